@@ -1,0 +1,239 @@
+"""The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, final
+
+__version__: str
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+class Reply(Protocol):
+    """What the relay needs from Python for one reply. `price` and `failed` run on the relay's thread: they must not touch the event loop and must not block."""
+
+    @property
+    def send(self) -> Callable[[dict[str, Any]], Any]:
+        """The server's ASGI `send`."""
+    def defer(self, message: Any, resume: Callable[[bool], None]) -> None:
+        """Await `message` on the event loop and call `resume(ok)` then.
+
+        `message` is an awaitable that `send` returned, or an ASGI message (a dict) still to be sent. Called on the relay's thread.
+        """
+    def price(self, usage: Usage) -> bytes | None:
+        """JSON members to add to the usage object (no braces, no leading comma), or None."""
+    def failed(self, fault: Fault) -> Route | tuple[int, Headers, bytes]:
+        """The attempt failed before anything reached the client: the next route to try, or the error reply."""
+
+@final
+class Request:
+    """A client's JSON body, read once: what routing needs, and the bytes as they came.
+
+    Raises `sluicegate.errors.InvalidJSON` (with `offset`, in bytes) when the body is not one JSON object.
+    """
+
+    def __new__(cls, body: bytes) -> Request: ...
+    @property
+    def model(self) -> str | None:
+        """The `model` member; None where it is absent, null or not a string."""
+    @property
+    def stream(self) -> bool: ...
+    @property
+    def include_usage(self) -> bool:
+        """Whether the client asked for a usage chunk."""
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+@final
+class Usage:
+    """Token counts in one form, whatever the upstream's dialect: input includes cached, output includes reasoning. None: not reported."""
+
+    @property
+    def input_tokens(self) -> int | None: ...
+    @property
+    def cached_input_tokens(self) -> int | None: ...
+    @property
+    def cache_write_tokens(self) -> int | None: ...
+    @property
+    def cache_write_1h_tokens(self) -> int | None: ...
+    @property
+    def output_tokens(self) -> int | None: ...
+    @property
+    def reasoning_tokens(self) -> int | None: ...
+    @property
+    def input_audio_tokens(self) -> int | None: ...
+    @property
+    def output_audio_tokens(self) -> int | None: ...
+    @property
+    def input_image_tokens(self) -> int | None: ...
+    @property
+    def output_image_tokens(self) -> int | None: ...
+    @property
+    def total_tokens(self) -> int | None: ...
+    @property
+    def upstream_cost(self) -> str | None:
+        """The cost that the upstream itself reported, as it wrote the number."""
+    def as_dict(self) -> dict[str, int | str]:
+        """The fields that were reported."""
+
+@final
+class Deadlines:
+    """Seconds; None: no deadline."""
+
+    def __new__(
+        cls,
+        *,
+        connect: float | None = None,
+        first_byte: float | None = None,
+        first_token: float | None = None,
+        between_tokens: float | None = None,
+        total: float | None = None,
+    ) -> Deadlines: ...
+
+@final
+class Upstream:
+    """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
+
+    `headers` are set on each request (the authorization, say). `ask_usage`: send `stream_options.include_usage`.
+    Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        base_url: str,
+        *,
+        headers: Headers = (),
+        deadlines: Deadlines | None = None,
+        dialect: str | None = None,
+        ask_usage: bool = True,
+        forward_authorization: bool = False,
+        http2: bool = False,
+        ca_file: str | None = None,
+        pool_idle_seconds: float = 4.0,
+        pool_max_idle: int = 256,
+    ) -> Upstream: ...
+    @property
+    def name(self) -> str: ...
+
+@final
+class Route:
+    """One way to serve one public model: an upstream, its name for the model, and what the reply shows (None: the upstream's own name)."""
+
+    def __new__(cls, upstream: Upstream, model: str, *, reply_model: str | None = None, last: bool = True) -> Route: ...
+    @property
+    def upstream(self) -> Upstream: ...
+    @property
+    def model(self) -> str: ...
+
+@final
+class Fault:
+    """Why an attempt failed."""
+
+    @property
+    def kind(self) -> str:
+        """One of `FAULT_KINDS`."""
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def message(self) -> str:
+        """For the client: names the upstream and what happened; no address, header, key or body."""
+    @property
+    def status(self) -> int | None:
+        """The upstream's status, where the kind is `status`."""
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
+    @property
+    def body(self) -> bytes:
+        """The upstream's error body, bounded; empty unless the kind is `status`."""
+
+FAULT_KINDS: tuple[str, ...]
+
+@final
+class Outcome:
+    """How an exchange ended. Times are seconds since `forward` was called."""
+
+    @property
+    def status(self) -> int:
+        """The status the client got; 499 where it left before one was sent."""
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def upstream_model(self) -> str: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def streamed(self) -> bool:
+        """The client was sent an event stream."""
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def fault(self) -> Fault | None:
+        """Also set where the client got HTTP 200: a stream that broke off, an error event inside it."""
+    @property
+    def client_left(self) -> bool: ...
+    @property
+    def events(self) -> int:
+        """Data events from the upstream."""
+    @property
+    def malformed(self) -> int: ...
+    @property
+    def token_events(self) -> int:
+        """Events that bore text, reasoning or a tool call: the estimate of output tokens where a stream broke off before its usage."""
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def bytes_out(self) -> int: ...
+    @property
+    def first_byte(self) -> float | None: ...
+    @property
+    def first_token(self) -> float | None: ...
+    @property
+    def last_token(self) -> float | None: ...
+    @property
+    def longest_gap(self) -> float | None:
+        """Longest time between two reads that bore tokens."""
+    @property
+    def duration(self) -> float: ...
+    @property
+    def upstream_request_id(self) -> str | None: ...
+
+@final
+class Exchange:
+    """One request on its way."""
+
+    def client_left(self) -> None:
+        """The client is gone: stop the upstream. Idempotent; nothing happens once the exchange has ended."""
+    def on_finish(self, callback: Callable[[Outcome], None]) -> None:
+        """Call `callback(outcome)` once, on the relay's thread (or at once, here, where the exchange has ended)."""
+    @property
+    def outcome(self) -> Outcome | None:
+        """Set before the last frame is handed to the server."""
+
+@final
+class Relay:
+    """One thread that does all upstream I/O of this process without holding the GIL. Starts its thread on construction: make it in the worker, never at import."""
+
+    def __new__(
+        cls,
+        *,
+        max_event_bytes: int = ...,
+        max_reply_bytes: int = ...,
+        client_buffer_bytes: int = ...,
+        keepalive_seconds: float | None = None,
+    ) -> Relay: ...
+    def forward(
+        self, request: Request, path: str, route: Route, headers: Headers, request_id: str, reply: Reply
+    ) -> Exchange:
+        """Send `request` to `route` and pump the reply into `reply.send`.
+
+        `path` is the endpoint below the base URL (`/chat/completions`, `/completions`, `/embeddings`).
+        `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left out here.
+        """
+    @property
+    def active(self) -> int:
+        """Exchanges under way."""
+    def close(self) -> None:
+        """End every exchange and the thread. Idempotent."""

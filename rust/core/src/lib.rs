@@ -1,0 +1,1 @@
+//! The byte path of sluicegate: bytes in, bytes out, no I/O.
