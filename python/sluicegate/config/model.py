@@ -1,0 +1,401 @@
+"""The configuration's shape: typed, frozen, nothing unknown accepted.
+
+A value that may be a secret is a `SecretStr`: it shows as stars in `repr`, logs, errors and dumps.
+Times are seconds, sizes are bytes, prices are USD per million tokens.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
+
+# The dialects of usage that the core reads; None in a configuration: told from the reply itself.
+Dialect = Literal[
+    "openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "ollama", "perplexity", "xai"
+]
+Api = Literal["chat"]
+ReplyModel = Literal["public", "upstream"]
+CostStyle = Literal["openrouter", "cocoon", "none"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+# RFC 9110, section 5.6.2: a field name is a token. Section 5.5: no CR, LF or NUL in a value.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+# Set by the connection itself; a fixed value would break the framing of every request.
+_CONNECTION_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
+)
+
+
+def _fault(kind: str, message: str, hint: str) -> PydanticCustomError:
+    # `hint` rides in the context, which `config.check` reads; both are templates only of our own text.
+    return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
+
+
+def _name(value: str) -> str:
+    if not value or value != value.strip() or not value.isprintable():
+        raise _fault(
+            "name",
+            "is empty, or has spaces around it or unprintable characters in it",
+            "give it a plain name",
+        )
+    return value
+
+
+def _route_part(value: str) -> str:
+    if not value.strip():
+        raise _fault("name", "is empty", "name it, or leave it out")
+    return value
+
+
+def _upstream_name(value: str) -> str:
+    if "/" in _name(value):
+        raise _fault(
+            "name", "has a slash in its name", "`upstream/model` is how a route is written: use another sign"
+        )
+    return value
+
+
+def _base_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        _ = url.port
+    except ValueError:
+        raise _fault("url", "is not a URL", "such as http://127.0.0.1:8000/v1") from None
+    if url.scheme not in ("http", "https"):
+        raise _fault("url", "is not an http or https URL", "such as http://127.0.0.1:8000/v1")
+    if not url.hostname or re.search(r"[\s\x00-\x1f\x7f]", value):
+        raise _fault("url", "is not a URL with a host", "such as http://127.0.0.1:8000/v1")
+    if url.username is not None or url.password is not None:
+        raise _fault("url", "carries a user or a password", "put the secret into `api_key` or `headers`")
+    if url.query or url.fragment:
+        raise _fault("url", "has a query or a fragment", "give the part before `/chat/completions` only")
+    return value.rstrip("/")
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text:
+        raise _fault("secret", "is empty", "leave it out where none is needed")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise _fault("secret", "cannot be sent in a header", "check it for spaces, line ends and quotes")
+    return value
+
+
+def _decimal(value: object) -> object:
+    # The shortest text that reads back as this float is the one that was written, so 0.1 stays 0.1.
+    return repr(value) if isinstance(value, float) else value
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise _fault("type", "should be a number", "write it as digits")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
+Bytes = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+# 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
+UsdPerMillion = Annotated[
+    Decimal,
+    BeforeValidator(_no_bool),
+    BeforeValidator(_decimal),
+    Field(ge=0, max_digits=24, allow_inf_nan=False),
+]
+
+
+class Section(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True)
+
+
+class LogConfig(Section):
+    """The structured log, on standard error."""
+
+    level: LogLevel = "info"
+    format: LogFormat = Field(
+        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
+    )
+
+
+class ServerConfig(Section):
+    """The gateway's own side: where it listens, and what bounds a request."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: Annotated[int, BeforeValidator(_no_bool)] = Field(
+        default=8080, ge=0, le=65535, description="0: a free port, chosen by the system."
+    )
+    workers: Count = Field(default=1, le=256, description="Processes.")
+    max_body_bytes: Bytes = Field(
+        default=64 * 1024 * 1024, description="Of a request; a larger one is answered with 413."
+    )
+    max_event_bytes: Bytes = Field(
+        default=16 * 1024 * 1024, description="Of one event in an upstream's stream."
+    )
+    max_reply_bytes: Bytes = Field(
+        default=64 * 1024 * 1024, description="Of one JSON reply that must be held whole."
+    )
+    client_buffer_bytes: Bytes = Field(
+        default=256 * 1024, description="Held for one slow client before its upstream is paused."
+    )
+    drain_seconds: Seconds = Field(
+        default=30.0, description="For streams under way when the server is told to stop."
+    )
+    keepalive_seconds: Seconds | None = Field(
+        default=None,
+        description="An SSE comment to the client after this long a silence of the upstream; null: none.",
+    )
+    log: LogConfig = LogConfig()
+
+
+class KeyConfig(Section):
+    """One client key. `name` is what logs and metrics show."""
+
+    name: Name
+    key: Annotated[SecretStr, AfterValidator(_api_key)]
+
+
+class DeadlineConfig(Section):
+    """How long to wait for an upstream, in seconds; null: for ever. Keep-alives do not count as tokens."""
+
+    connect: Seconds | None = 5.0
+    first_byte: Seconds | None = 120.0
+    first_token: Seconds | None = 300.0
+    between_tokens: Seconds | None = 120.0
+    total: Seconds | None = 3600.0
+
+
+class UpstreamConfig(Section):
+    """One inference server."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = Field(
+        description="Up to and without the endpoint: http://127.0.0.1:8000/v1"
+    )
+    api_key: Annotated[SecretStr, AfterValidator(_api_key)] | None = Field(
+        default=None, description="Sent as `Authorization: Bearer …`."
+    )
+    api: Api = "chat"
+    dialect: Dialect | None = Field(
+        default=None, description="How it reports usage; null: told from the reply."
+    )
+    stream_options: bool = Field(
+        default=True, description="False for a server that refuses `stream_options`."
+    )
+    deadlines: DeadlineConfig = DeadlineConfig()
+    headers: Mapping[str, SecretStr] = Field(default={}, description="Set on every request to it.")
+    forward_authorization: bool = Field(
+        default=False, description="Pass the client's own `Authorization` on."
+    )
+    http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
+    ca_file: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="PEM, in place of the usual roots."
+    )
+    pool_idle_seconds: Seconds = Field(
+        default=4.0,
+        description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
+    )
+    pool_max_idle: Annotated[int, BeforeValidator(_no_bool)] = Field(default=256, ge=0)
+
+    @field_validator("headers")
+    @classmethod
+    def _headers(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, value in headers.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise _fault("header", f"{name!r} is not a header name", "letters, digits and dashes")
+            if name.lower() in _CONNECTION_HEADERS:
+                raise _fault("header", f"{name} belongs to the connection and cannot be set", "take it out")
+            if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+                raise _fault("header", f"the value of {name} cannot be sent", "check it for line ends")
+        if len({name.lower() for name in headers}) != len(headers):
+            raise _fault("header", "names one header twice", "case makes no difference in header names")
+        return headers
+
+    @model_validator(mode="after")
+    def _one_authorization(self) -> Self:
+        sources = {
+            "api_key": self.api_key is not None,
+            "headers": any(name.lower() == "authorization" for name in self.headers),
+            "forward_authorization": self.forward_authorization,
+        }
+        named = [name for name, present in sources.items() if present]
+        if len(named) > 1:
+            raise _fault(
+                "authorization", f"sets the authorization more than once: {', '.join(named)}", "keep one"
+            )
+        return self
+
+
+class RouteConfig(Section):
+    """One way to serve a model. In short: `upstream`, or `upstream/model`."""
+
+    upstream: Annotated[str, AfterValidator(_route_part)]
+    model: Annotated[str, AfterValidator(_route_part)] = Field(
+        "", description="The upstream's own name for it; left out: the public name."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        upstream, slash, model = value.partition("/")
+        return {"upstream": upstream, "model": model} if slash else {"upstream": upstream}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        full = handler.resolve_ref_schema(handler(core))
+        return {"anyOf": [{"type": "string", "description": "upstream, or upstream/model"}, full]}
+
+
+class ModelConfig(Section):
+    """A model that clients ask for, and who serves it, tried in order. In short: its route, or a list."""
+
+    routes: tuple[RouteConfig, ...] = Field(min_length=1)
+    reply_model: ReplyModel = Field("upstream", description="Whose name the reply's `model` shows.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return {"routes": value}
+        if isinstance(value, str) or (isinstance(value, Mapping) and "upstream" in value):
+            return {"routes": [value]}
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        full = handler.resolve_ref_schema(handler(core))
+        routes = full["properties"]["routes"]
+        return {"anyOf": [routes["items"], {**routes, "title": "Routes"}, full]}
+
+
+class _Rates(Section):
+    cached_input: UsdPerMillion | None = Field(default=None, description="Input read from the cache.")
+    cache_write: UsdPerMillion | None = Field(
+        default=None, description="Input written to the cache, for 5 minutes."
+    )
+    cache_write_1h: UsdPerMillion | None = Field(
+        default=None, description="Input written to the cache, for an hour."
+    )
+    output: UsdPerMillion | None = Field(
+        default=None, description="Left out for a model that makes none (embeddings)."
+    )
+    reasoning: UsdPerMillion | None = Field(
+        default=None, description="Output spent on reasoning; left out: as `output`."
+    )
+
+
+class TierConfig(_Rates):
+    """Long context: prices of a whole request with more input than `above`. What is left out stays."""
+
+    above: Annotated[int, BeforeValidator(_no_bool)] = Field(
+        ge=1, description="Input tokens, cached ones included."
+    )
+    input: UsdPerMillion | None = None
+
+
+class PriceConfig(_Rates):
+    """What a model costs, in USD per million tokens. Where a needed price is missing the cost is unknown."""
+
+    input: UsdPerMillion = Field(description="Input that was neither read from nor written to a cache.")
+    tiers: tuple[TierConfig, ...] = ()
+
+    @field_validator("tiers")
+    @classmethod
+    def _ascending(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
+        if len({tier.above for tier in tiers}) != len(tiers):
+            raise _fault("tiers", "has two tiers above the same number of tokens", "keep one of them")
+        return tuple(sorted(tiers, key=lambda tier: tier.above))
+
+
+class CostConfig(Section):
+    """How a reply shows its cost, and where prices come from that are not in `prices`."""
+
+    style: CostStyle = "openrouter"
+    genai_prices: bool = Field(
+        default=True, description="Ask the genai-prices list for models without a price here."
+    )
+
+
+class Config(Section):
+    """A gateway's whole configuration."""
+
+    server: ServerConfig = ServerConfig()
+    keys: tuple[KeyConfig, ...] = Field(
+        default=(), description="Who may call; left out: anyone who can connect."
+    )
+    upstreams: Mapping[Annotated[str, AfterValidator(_upstream_name)], UpstreamConfig]
+    models: Mapping[Name, ModelConfig]
+    prices: Mapping[Name, PriceConfig] = Field(
+        default={}, description="By public name, or by an upstream's name."
+    )
+    cost: CostConfig = CostConfig()
+
+    @field_validator("keys")
+    @classmethod
+    def _keys(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
+        if not keys:
+            raise _fault("keys", "is empty", "leave `keys` out to serve anyone who can connect")
+        if len({key.name for key in keys}) != len(keys):
+            raise _fault("keys", "has two keys of the same name", "each client needs a name of its own")
+        if len({key.key.get_secret_value() for key in keys}) != len(keys):
+            raise _fault("keys", "has the same key under two names", "each client needs a key of its own")
+        return keys
+
+    @field_validator("upstreams", "models")
+    @classmethod
+    def _not_empty(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not value:
+            raise _fault("empty", "is empty", "a gateway needs at least one")
+        return value
+
+    @field_validator("models")
+    @classmethod
+    def _model_names(cls, models: Mapping[str, ModelConfig]) -> Mapping[str, ModelConfig]:
+        def named(name: str, route: RouteConfig) -> RouteConfig:
+            return route if route.model else route.model_copy(update={"model": name})
+
+        return {
+            name: model.model_copy(update={"routes": tuple(named(name, route) for route in model.routes)})
+            for name, model in models.items()
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anyone who can connect from another machine is served without a key."""
+        try:
+            return not self.keys and not ip_address(self.server.host).is_loopback
+        except ValueError:
+            return not self.keys and self.server.host != "localhost"
+
+    @classmethod
+    def default(cls) -> Self:
+        """What runs without a file: the scripted upstream that `sluicegate mock` starts, and its model."""
+        return cls.model_validate(
+            {
+                "upstreams": {"mock": {"base_url": "http://127.0.0.1:18101/v1"}},
+                "models": {"mock-1": "mock"},
+                "prices": {
+                    "mock-1": {"input": "0.5", "cached_input": "0.1", "cache_write": "0.6", "output": "2"}
+                },
+            }
+        )
