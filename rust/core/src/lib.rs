@@ -1,1 +1,3 @@
 //! The byte path of sluicegate: bytes in, bytes out, no I/O.
+
+pub mod json;

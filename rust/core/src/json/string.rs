@@ -1,0 +1,245 @@
+//! JSON strings as bytes: skip, compare, decode, encode.
+
+use std::borrow::Cow;
+
+use super::scan::{Fault, Problem};
+
+const BLOCK: usize = 16;
+
+/// Whether a byte ends the plain run inside a string: the quote, an escape, or a control character (not allowed raw).
+const fn is_special(byte: u8) -> bool {
+    byte == b'"' || byte == b'\\' || byte < 0x20
+}
+
+/// Offset of the first byte at or behind `at` that is special, or the text's length.
+///
+/// Whole blocks are tested without branching, which the compiler turns into vector code.
+fn plain_end(text: &[u8], mut at: usize) -> usize {
+    while let Some(block) = text.get(at..at + BLOCK) {
+        if block
+            .iter()
+            .fold(false, |any, &byte| any | is_special(byte))
+        {
+            break;
+        }
+        at += BLOCK;
+    }
+    while text.get(at).is_some_and(|&byte| !is_special(byte)) {
+        at += 1;
+    }
+    at
+}
+
+/// Length of the escape whose backslash is at `at`.
+fn escape_len(text: &[u8], at: usize) -> Result<usize, Fault> {
+    let fault = |problem, offset| Err(Fault { problem, offset });
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(2),
+        Some(b'u') => {
+            for i in at + 2..at + 6 {
+                match text.get(i) {
+                    Some(byte) if byte.is_ascii_hexdigit() => {}
+                    Some(_) => return fault(Problem::UnexpectedByte, i),
+                    None => return fault(Problem::UnexpectedEnd, i),
+                }
+            }
+            Ok(6)
+        }
+        Some(_) => fault(Problem::UnexpectedByte, at + 1),
+        None => fault(Problem::UnexpectedEnd, at + 1),
+    }
+}
+
+/// Checks the string content that begins at `start`, just behind the opening quote; returns the offset of the closing quote.
+///
+/// # Errors
+/// A raw control character, a bad escape, bytes that are not UTF-8, or the text's end. A lone surrogate escape is allowed, as
+/// RFC 8259's grammar allows it.
+pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
+    let mut at = start;
+    loop {
+        at = plain_end(text, at);
+        match text.get(at) {
+            Some(b'"') => break,
+            Some(b'\\') => at += escape_len(text, at)?,
+            Some(_) => {
+                return Err(Fault {
+                    problem: Problem::UnexpectedByte,
+                    offset: at,
+                });
+            }
+            None => {
+                return Err(Fault {
+                    problem: Problem::UnexpectedEnd,
+                    offset: at,
+                });
+            }
+        }
+    }
+    let content = text.get(start..at).unwrap_or_default();
+    match std::str::from_utf8(content) {
+        Ok(_) => Ok(at),
+        Err(error) => Err(Fault {
+            problem: Problem::InvalidUtf8,
+            offset: start + error.valid_up_to(),
+        }),
+    }
+}
+
+/// Skips the string whose opening quote is at `start`; returns the offset behind the closing quote.
+pub(super) fn skip(text: &[u8], start: usize) -> Result<usize, Fault> {
+    Ok(content_end(text, start + 1)? + 1)
+}
+
+/// One character of a string's content, and the bytes it took. A lone surrogate is U+FFFD. None at the end or at a broken escape.
+fn next_char(content: &[u8]) -> Option<(char, usize)> {
+    if content.first() != Some(&b'\\') {
+        let head = content.get(..content.len().min(4))?;
+        let valid = match std::str::from_utf8(head) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(head.get(..error.valid_up_to())?).ok()?,
+        };
+        let char = valid.chars().next()?;
+        return Some((char, char.len_utf8()));
+    }
+    let simple = match content.get(1)? {
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => {
+            let high = hex(content.get(2..6)?)?;
+            if (0xD800..0xDC00).contains(&high) && content.get(6..8) == Some(b"\\u") {
+                let low = hex(content.get(8..12)?)?;
+                if (0xDC00..0xE000).contains(&low) {
+                    let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+                    return Some((char::from_u32(code)?, 12));
+                }
+            }
+            return Some((
+                char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER),
+                6,
+            ));
+        }
+        _ => return None,
+    };
+    Some((simple, 2))
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Whether a string's content, escapes decoded, is `name`.
+#[must_use]
+pub fn equals(content: &[u8], name: &str) -> bool {
+    if !content.contains(&b'\\') {
+        return content == name.as_bytes();
+    }
+    let mut rest = content;
+    for expected in name.chars() {
+        match next_char(rest) {
+            Some((char, len)) if char == expected => rest = rest.get(len..).unwrap_or_default(),
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// A string's content with its escapes decoded. Lone surrogates and bytes that are not UTF-8 become U+FFFD.
+#[must_use]
+pub fn decode(content: &[u8]) -> Cow<'_, str> {
+    if !content.contains(&b'\\') {
+        return String::from_utf8_lossy(content);
+    }
+    let mut decoded = String::with_capacity(content.len());
+    let mut rest = content;
+    while !rest.is_empty() {
+        let plain = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+        decoded.push_str(&String::from_utf8_lossy(
+            rest.get(..plain).unwrap_or_default(),
+        ));
+        rest = rest.get(plain..).unwrap_or_default();
+        match next_char(rest) {
+            Some((char, len)) => {
+                decoded.push(char);
+                rest = rest.get(len..).unwrap_or_default();
+            }
+            None if rest.is_empty() => {}
+            None => {
+                decoded.push(char::REPLACEMENT_CHARACTER);
+                rest = rest.get(1..).unwrap_or_default();
+            }
+        }
+    }
+    Cow::Owned(decoded)
+}
+
+/// Appends `text` as a JSON string, quotes included. Only what RFC 8259 section 7 demands is escaped.
+pub fn encode(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for char in text.chars() {
+        match char {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            '\u{0}'..='\u{1f}' => {
+                out.extend_from_slice(format!("\\u{:04x}", char as u32).as_bytes())
+            }
+            _ => {
+                let mut utf8 = [0; 4];
+                out.extend_from_slice(char.encode_utf8(&mut utf8).as_bytes());
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_are_compared_with_their_escapes_decoded() {
+        assert!(equals(b"usage", "usage"));
+        assert!(equals(b"us\\u0061ge", "usage"));
+        assert!(equals(b"\\u0075\\u0073\\u0061\\u0067\\u0065", "usage"));
+        assert!(!equals(b"us\\u0062ge", "usage"));
+        assert!(!equals(b"usag\\u0065s", "usage"));
+        assert!(!equals(b"usag", "usage"));
+        assert!(equals(b"\\ud83d\\ude00", "\u{1F600}"));
+    }
+
+    #[test]
+    fn lone_surrogates_decode_to_the_replacement_character() {
+        assert_eq!(decode(b"a\\ud800b"), "a\u{fffd}b");
+        assert_eq!(decode(b"\\ud800\\u0041"), "\u{fffd}A");
+        assert_eq!(decode(b"\\udc00"), "\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_is_undone_by_decoding(text in any::<String>()) {
+            let mut out = Vec::new();
+            encode(&text, &mut out);
+            prop_assert_eq!(content_end(&out, 1).unwrap(), out.len() - 1);
+            prop_assert_eq!(decode(&out[1..out.len() - 1]), text.clone());
+            prop_assert!(equals(&out[1..out.len() - 1], &text));
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+
+        #[test]
+        fn decoding_never_panics(content in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = decode(&content);
+            let _ = equals(&content, "usage");
+            let _ = content_end(&content, 0);
+        }
+    }
+}
