@@ -1,0 +1,44 @@
+//! Bounds on what one reply or one request may make the core hold. Each default is a constant with its reason.
+
+/// One event of an event stream, 16 MiB.
+///
+/// The largest events of real streams are a final Responses event, which repeats the whole answer, and images as base64 (a few MiB
+/// each). What is larger is a stream that has lost its framing, and buffering it would grow without end.
+pub const MAX_EVENT: usize = 16 << 20;
+
+/// One JSON document: a request's body or a reply that is not a stream, 64 MiB.
+///
+/// Agents send turns with several images as base64; 8 MiB was too little for them elsewhere (`suna#6490`: 9 to 12 MiB).
+pub const MAX_DOCUMENT: usize = 64 << 20;
+
+/// Open containers in a JSON document, 256.
+///
+/// Tool schemas reach about 30. Upstreams that parse by recursion give up between 128 (serde_json) and 1,000 (CPython).
+pub const MAX_DEPTH: usize = 256;
+
+/// Bytes that are held back while nothing but white space has come and the mode is undecided, 64 KiB.
+///
+/// Some upstreams send a blank line every few seconds for minutes before a JSON reply (`langchaingo#942`), which stays far below this.
+pub const MAX_UNDECIDED: usize = 64 << 10;
+
+/// The bounds that apply to one request and its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one event, line ends included. See [`MAX_EVENT`].
+    pub max_event: usize,
+    /// Bytes of one JSON document. See [`MAX_DOCUMENT`].
+    pub max_document: usize,
+    /// Open containers in a JSON document; what the scanner itself can hold
+    /// is a bound above this one. See [`MAX_DEPTH`].
+    pub max_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_event: MAX_EVENT,
+            max_document: MAX_DOCUMENT,
+            max_depth: MAX_DEPTH,
+        }
+    }
+}
