@@ -1,5 +1,6 @@
 """Configuration: its model, reading it from a file and the environment, and checking it."""
 
+from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.model import (
     Api,
     Config,
@@ -16,6 +17,7 @@ from sluicegate.config.model import (
     TierConfig,
     UpstreamConfig,
 )
+from sluicegate.config.schema import json_schema
 
 __all__ = [
     "Api",
@@ -28,8 +30,13 @@ __all__ = [
     "LogConfig",
     "ModelConfig",
     "PriceConfig",
+    "Report",
     "RouteConfig",
     "ServerConfig",
     "TierConfig",
     "UpstreamConfig",
+    "check_file",
+    "json_schema",
+    "load_data",
+    "load_file",
 ]

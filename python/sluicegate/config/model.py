@@ -5,8 +5,9 @@ Times are seconds, sizes are bytes, prices are USD per million tokens.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -86,6 +88,9 @@ def _base_url(value: str) -> str:
         raise _fault("url", "carries a user or a password", "put the secret into `api_key` or `headers`")
     if url.query or url.fragment:
         raise _fault("url", "has a query or a fragment", "give the part before `/chat/completions` only")
+    path = url.path.rstrip("/")
+    if path.endswith("/completions"):
+        raise _fault("url", "names an endpoint", "give the part before `/chat/completions` only")
     return value.rstrip("/")
 
 
@@ -110,15 +115,17 @@ def _no_bool(value: object) -> object:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
-Bytes = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
+Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
 UsdPerMillion = Annotated[
     Decimal,
-    BeforeValidator(_no_bool),
-    BeforeValidator(_decimal),
     Field(ge=0, max_digits=24, allow_inf_nan=False),
+    BeforeValidator(_decimal),
+    BeforeValidator(_no_bool),
 ]
 
 
@@ -141,20 +148,18 @@ class ServerConfig(Section):
     """The gateway's own side: where it listens, and what bounds a request."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    port: Annotated[int, BeforeValidator(_no_bool)] = Field(
-        default=8080, ge=0, le=65535, description="0: a free port, chosen by the system."
-    )
-    workers: Count = Field(default=1, le=256, description="Processes.")
-    max_body_bytes: Bytes = Field(
+    port: Port = Field(default=8080, description="0: a free port, chosen by the system.")
+    workers: Workers = Field(default=1, description="Processes.")
+    max_body_bytes: Positive = Field(
         default=64 * 1024 * 1024, description="Of a request; a larger one is answered with 413."
     )
-    max_event_bytes: Bytes = Field(
+    max_event_bytes: Positive = Field(
         default=16 * 1024 * 1024, description="Of one event in an upstream's stream."
     )
-    max_reply_bytes: Bytes = Field(
+    max_reply_bytes: Positive = Field(
         default=64 * 1024 * 1024, description="Of one JSON reply that must be held whole."
     )
-    client_buffer_bytes: Bytes = Field(
+    client_buffer_bytes: Positive = Field(
         default=256 * 1024, description="Held for one slow client before its upstream is paused."
     )
     drain_seconds: Seconds = Field(
@@ -213,14 +218,14 @@ class UpstreamConfig(Section):
         default=4.0,
         description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
     )
-    pool_max_idle: Annotated[int, BeforeValidator(_no_bool)] = Field(default=256, ge=0)
+    pool_max_idle: Count = 256
 
     @field_validator("headers")
     @classmethod
     def _headers(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         for name, value in headers.items():
             if not _HEADER_NAME.fullmatch(name):
-                raise _fault("header", f"{name!r} is not a header name", "letters, digits and dashes")
+                raise _fault("header", "has a name that is not a header name", "letters, digits and dashes")
             if name.lower() in _CONNECTION_HEADERS:
                 raise _fault("header", f"{name} belongs to the connection and cannot be set", "take it out")
             if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
@@ -244,6 +249,16 @@ class UpstreamConfig(Section):
         return self
 
 
+def _known_upstream(name: str, known: Collection[str]) -> None:
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        raise _fault(
+            "unknown_upstream",
+            f"names the upstream {name!r}, which is not configured",
+            f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}",
+        )
+
+
 class RouteConfig(Section):
     """One way to serve a model. In short: `upstream`, or `upstream/model`."""
 
@@ -260,6 +275,15 @@ class RouteConfig(Section):
         upstream, slash, model = value.partition("/")
         return {"upstream": upstream, "model": model} if slash else {"upstream": upstream}
 
+    @field_validator("upstream")
+    @classmethod
+    def _configured(cls, upstream: str, info: ValidationInfo) -> str:
+        # A check brings the names along, so that they are known even where an upstream has faults.
+        known = info.context.get("upstreams") if info.context else None
+        if known is not None:
+            _known_upstream(upstream, known)
+        return upstream
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         full = handler.resolve_ref_schema(handler(core))
@@ -269,8 +293,16 @@ class RouteConfig(Section):
 class ModelConfig(Section):
     """A model that clients ask for, and who serves it, tried in order. In short: its route, or a list."""
 
-    routes: tuple[RouteConfig, ...] = Field(min_length=1)
+    routes: tuple[RouteConfig, ...] = Field(json_schema_extra={"minItems": 1})
     reply_model: ReplyModel = Field("upstream", description="Whose name the reply's `model` shows.")
+
+    # Not `min_length`: that counts what is valid, so one bad route would also be called an empty list.
+    @field_validator("routes")
+    @classmethod
+    def _not_empty(cls, routes: tuple[RouteConfig, ...]) -> tuple[RouteConfig, ...]:
+        if not routes:
+            raise _fault("empty", "is empty", "a model needs at least one route")
+        return routes
 
     @model_validator(mode="before")
     @classmethod
@@ -307,9 +339,7 @@ class _Rates(Section):
 class TierConfig(_Rates):
     """Long context: prices of a whole request with more input than `above`. What is left out stays."""
 
-    above: Annotated[int, BeforeValidator(_no_bool)] = Field(
-        ge=1, description="Input tokens, cached ones included."
-    )
+    above: Positive = Field(description="Input tokens, cached ones included.")
     input: UsdPerMillion | None = None
 
 
@@ -378,6 +408,13 @@ class Config(Section):
             name: model.model_copy(update={"routes": tuple(named(name, route) for route in model.routes)})
             for name, model in models.items()
         }
+
+    @model_validator(mode="after")
+    def _routes_lead_somewhere(self) -> Self:
+        for model in self.models.values():
+            for route in model.routes:
+                _known_upstream(route.upstream, self.upstreams)
+        return self
 
     @property
     def is_open(self) -> bool:

@@ -1,0 +1,176 @@
+"""Checking a configuration: every fault at once, and what is legal but unlikely to be meant."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from sluicegate.config.environment import expand
+from sluicegate.config.model import Config
+from sluicegate.config.source import Place, Source, read
+from sluicegate.errors import ConfigurationError, ConfigurationFault
+
+# Pydantic's words for these are about Python; the reader wrote YAML or TOML.
+_MESSAGES = {
+    "missing": "is missing",
+    "model_type": "should be a mapping",
+    "dict_type": "should be a mapping",
+    "mapping_type": "should be a mapping",
+    "tuple_type": "should be a list",
+    "string_type": "should be text",
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "decimal_parsing": "should be a number",
+    "decimal_type": "should be a number",
+    "finite_number": "should be a finite number",
+    "string_too_short": "is empty",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found. `config` is there when there are no faults; warnings never stop anything."""
+
+    config: Config | None
+    faults: tuple[ConfigurationFault, ...]
+    warnings: tuple[ConfigurationFault, ...]
+
+
+def check_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Report:
+    """Check the file at `path`; variables are taken from `environ` (default: the process's)."""
+    return _check(read(Path(path)), environ)
+
+
+def load_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration in the file at `path`. Raises `ConfigurationError` with every fault in it."""
+    return _config(check_file(path, environ))
+
+
+def load_data(data: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration in `data`, shaped as in a file. Raises `ConfigurationError` with every fault."""
+    return _config(_check(Source(data=data), environ))
+
+
+def _config(report: Report) -> Config:
+    if report.config is None:
+        raise ConfigurationError(report.faults)
+    return report.config
+
+
+def _check(source: Source, environ: Mapping[str, str] | None) -> Report:
+    config: Config | None = None
+    if source.data is not None:
+        missing = expand(source, os.environ if environ is None else environ)
+        try:
+            config = Config.model_validate(source.data, context={"upstreams": _upstream_names(source.data)})
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                place = _place(detail["loc"], source.data)
+                if place not in missing:
+                    source.add(place, *_said(detail))
+    if source.faults or config is None:
+        return Report(None, tuple(sorted(source.faults, key=lambda fault: fault.line or 0)), ())
+    return Report(config, (), tuple(_warnings(config, source)))
+
+
+def _upstream_names(data: object) -> frozenset[str] | None:
+    upstreams = data.get("upstreams") if isinstance(data, Mapping) else None
+    return frozenset(upstreams) if isinstance(upstreams, Mapping) and upstreams else None
+
+
+def _place(loc: tuple[str | int, ...], data: object) -> Place:
+    """Where the fault is in the file: a short form has fewer steps than the model that it stands for."""
+    place: list[str | int] = []
+    for step in loc:
+        if isinstance(data, Mapping) and isinstance(step, str):
+            # `models: {tiny: {upstream: local}}` stands for a list of one route.
+            if step == "routes" and "upstream" in data and step not in data:
+                continue
+            if step == "[key]":
+                continue
+            place.append(step)
+            data = data.get(step)
+        elif isinstance(data, list | tuple) and isinstance(step, int):
+            place.append(step)
+            data = data[step] if step < len(data) else None
+        elif data is None:
+            place.append(step)
+    return tuple(place)
+
+
+def _said(detail: ErrorDetails) -> tuple[str, str | None]:
+    kind, loc = detail["type"], detail["loc"]
+    context = detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "is not known here", _nearest(str(loc[-1]), _fields(loc[:-1]))
+    if kind == "literal_error":
+        choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        return f"should be {context['expected']}", _close(str(detail["input"]), choices)
+    if kind in _MESSAGES:
+        number_for_text = kind == "string_type" and isinstance(detail["input"], int | float)
+        return _MESSAGES[kind], "put it into quotes" if number_for_text else None
+    message = detail["msg"].removeprefix("Input ")
+    return message[:1].lower() + message[1:], context.get("hint")
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    return _close(name, known) or (f"known: {', '.join(sorted(known))}" if known else None)
+
+
+def _close(name: str, known: list[str]) -> str | None:
+    close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def _fields(loc: tuple[str | int, ...]) -> list[str]:
+    """The field names of the model at `loc`."""
+    annotation: Any = Config
+    for step in loc:
+        model = _model(annotation)
+        if model is not None and isinstance(step, str) and step in model.model_fields:
+            annotation = model.model_fields[step].annotation
+        else:
+            # A list's item or a mapping's value: the type that stands last, or first before an ellipsis.
+            inner = [arg for arg in get_args(annotation) if arg is not Ellipsis]
+            annotation = inner[-1] if inner else None
+    model = _model(annotation)
+    return list(model.model_fields) if model is not None else []
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return None
+
+
+def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
+    routes = [route for model in config.models.values() for route in model.routes]
+    if config.is_open:
+        yield source.fault(
+            ("server", "host"), "is reachable from other machines, and there are no keys", "add `keys`"
+        )
+    for name in config.upstreams.keys() - {route.upstream for route in routes}:
+        yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
+    for name, price in config.prices.items():
+        if name not in config.models and name not in {route.model for route in routes}:
+            yield source.fault(
+                ("prices", name),
+                "prices a model that is not configured",
+                _close(name, list(config.models)) or "take it out",
+            )
+        if price.cached_input is None and price.output is not None:
+            yield source.fault(
+                ("prices", name),
+                "has no price for cached input: a reply that used the cache has no cost",
+                "add `cached_input`",
+            )
