@@ -334,6 +334,10 @@ class _Rates(Section):
     reasoning: UsdPerMillion | None = Field(
         default=None, description="Output spent on reasoning; left out: as `output`."
     )
+    input_audio: UsdPerMillion | None = Field(default=None, description="Left out: as `input`.")
+    input_image: UsdPerMillion | None = Field(default=None, description="Left out: as `input`.")
+    output_audio: UsdPerMillion | None = Field(default=None, description="Left out: as `output`.")
+    output_image: UsdPerMillion | None = Field(default=None, description="Left out: as `output`.")
 
 
 class TierConfig(_Rates):

@@ -1,0 +1,26 @@
+"""Prices: what a request's tokens cost. Exact, in decimals; what is not known is never called zero."""
+
+from sluicegate.config import Config
+from sluicegate.pricing.cost import Cost, members
+from sluicegate.pricing.genai import GenaiPrices
+from sluicegate.pricing.policy import PricePolicy, UsageLike
+from sluicegate.pricing.table import PriceTable
+
+__all__ = ["Cost", "GenaiPrices", "PricePolicy", "PriceTable", "UsageLike", "members", "policy_for"]
+
+
+def policy_for(config: Config) -> PricePolicy:
+    """The policy a configuration asks for: its own table, then, if it says so, the genai-prices list.
+
+    The list is read here where a configured model needs it, so call this before traffic starts.
+    """
+    if not config.cost.genai_prices:
+        return PriceTable(config.prices)
+    base_urls: dict[str, list[str]] = {}
+    for name, model in config.models.items():
+        for route in model.routes:
+            if name not in config.prices and route.model not in config.prices:
+                base_urls.setdefault(route.model, []).append(config.upstreams[route.upstream].base_url)
+    listed = GenaiPrices(base_urls)
+    listed.prepare(base_urls)
+    return PriceTable(config.prices, otherwise=listed)

@@ -1,0 +1,52 @@
+"""What the gateway asks of a price policy. Anything with this shape may take its place."""
+
+from typing import Protocol
+
+from sluicegate.pricing.cost import Cost
+
+
+class UsageLike(Protocol):
+    """Token counts in the normal form: input includes what a cache had a part in, output includes reasoning.
+
+    None means not reported, which is not zero.
+    """
+
+    @property
+    def input_tokens(self) -> int | None: ...
+    @property
+    def cached_input_tokens(self) -> int | None:
+        """Part of `input_tokens`."""
+
+    @property
+    def cache_write_tokens(self) -> int | None:
+        """Part of `input_tokens`; no token is both read from a cache and written to it."""
+
+    @property
+    def cache_write_1h_tokens(self) -> int | None:
+        """Part of `cache_write_tokens`."""
+
+    @property
+    def output_tokens(self) -> int | None: ...
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Part of `output_tokens`."""
+
+    @property
+    def input_audio_tokens(self) -> int | None: ...
+    @property
+    def output_audio_tokens(self) -> int | None: ...
+    @property
+    def input_image_tokens(self) -> int | None: ...
+    @property
+    def output_image_tokens(self) -> int | None: ...
+
+
+class PricePolicy(Protocol):
+    """Prices requests."""
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        """The cost of one request, or None where it is not known.
+
+        `model` is the public name, `upstream_model` the upstream's own. Called once for each usage object, on
+        the thread that moves bytes: it must be quick, and must not block or touch an event loop.
+        """

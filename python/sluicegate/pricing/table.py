@@ -1,0 +1,42 @@
+"""The price table of the configuration."""
+
+from collections.abc import Mapping
+
+from sluicegate.config import PriceConfig, TierConfig
+from sluicegate.pricing.cost import Cost
+from sluicegate.pricing.policy import PricePolicy, UsageLike
+from sluicegate.pricing.rates import Rates, Tariff, per_token
+
+_RATES = tuple(Rates.__dataclass_fields__)
+
+
+class PriceTable:
+    """Prices by public name, then by the upstream's name; `otherwise` is asked about models not in it.
+
+    A model in the table is priced by it alone: where it lacks a price that is needed the cost is unknown.
+    """
+
+    def __init__(self, prices: Mapping[str, PriceConfig], otherwise: PricePolicy | None = None) -> None:
+        self._tariffs = {name: tariff(price) for name, price in prices.items()}
+        self._otherwise = otherwise
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        """See `PricePolicy.price`."""
+        known = self._tariffs.get(model) or self._tariffs.get(upstream_model)
+        if known is not None:
+            return known.cost(usage)
+        return None if self._otherwise is None else self._otherwise.price(model, upstream_model, usage)
+
+
+def tariff(price: PriceConfig) -> Tariff:
+    """The rates of a configured price. A tier keeps what it does not change."""
+    tiers = tuple((tier.above, _rates(tier, price)) for tier in reversed(price.tiers))
+    return Tariff(_rates(price, price), tiers)
+
+
+def _rates(tier: PriceConfig | TierConfig, base: PriceConfig) -> Rates:
+    def rate(name: str) -> object:
+        own = getattr(tier, name)
+        return getattr(base, name) if own is None else own
+
+    return Rates(**{name: per_token(rate(name)) for name in _RATES})  # type: ignore[arg-type]
