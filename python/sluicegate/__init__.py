@@ -1,1 +1,78 @@
-"""A streaming gateway for LLM traffic: every byte arrives, every event is right, every token is billed."""
+"""A streaming gateway for LLM traffic: every byte arrives, every event is right, every token is billed.
+
+The names below are loaded when they are first used, so importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sluicegate._core import __version__
+    from sluicegate.config import Config, load_data, load_file
+    from sluicegate.errors import (
+        ConfigurationError,
+        ConfigurationFault,
+        DocumentTooLarge,
+        Error,
+        EventTooLarge,
+        InvalidJSON,
+        InvalidRequest,
+        LimitExceeded,
+        ParseError,
+        RelayClosed,
+        TooDeep,
+    )
+    from sluicegate.pricing import Cost, PricePolicy, UsageLike
+
+__all__ = [
+    "Config",
+    "ConfigurationError",
+    "ConfigurationFault",
+    "Cost",
+    "DocumentTooLarge",
+    "Error",
+    "EventTooLarge",
+    "InvalidJSON",
+    "InvalidRequest",
+    "LimitExceeded",
+    "ParseError",
+    "PricePolicy",
+    "RelayClosed",
+    "TooDeep",
+    "UsageLike",
+    "__version__",
+    "load_data",
+    "load_file",
+]
+
+_HOMES = {
+    "sluicegate._core": ("__version__",),
+    "sluicegate.config": ("Config", "load_data", "load_file"),
+    "sluicegate.errors": (
+        "ConfigurationError",
+        "ConfigurationFault",
+        "DocumentTooLarge",
+        "Error",
+        "EventTooLarge",
+        "InvalidJSON",
+        "InvalidRequest",
+        "LimitExceeded",
+        "ParseError",
+        "RelayClosed",
+        "TooDeep",
+    ),
+    "sluicegate.pricing": ("Cost", "PricePolicy", "UsageLike"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,6 +2,7 @@
 
 Error
 ├── ConfigurationError        the configuration has faults; all of them, each with its path
+├── RelayClosed               a request came after the relay was closed
 └── ParseError                bytes that break a rule, with the offset of the byte
     ├── InvalidJSON           not one JSON object
     ├── InvalidRequest        JSON, but a member the gateway reads has a type it cannot have
@@ -50,6 +51,10 @@ class ConfigurationError(Error):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.faults))
+
+
+class RelayClosed(Error):
+    """The relay was closed and takes no more requests."""
 
 
 class ParseError(Error):

@@ -28,7 +28,17 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 # The dialects of usage that the core reads; None in a configuration: told from the reply itself.
 Dialect = Literal[
-    "openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "ollama", "perplexity", "xai"
+    "openai",
+    "anthropic",
+    "cohere",
+    "deepseek",
+    "gemini",
+    "groq",
+    "llama.cpp",
+    "mistral",
+    "ollama",
+    "perplexity",
+    "xai",
 ]
 Api = Literal["chat"]
 ReplyModel = Literal["public", "upstream"]

@@ -1,0 +1,5 @@
+"""`python -m sluicegate`."""
+
+from sluicegate.cli import main
+
+main(prog_name="sluicegate")

@@ -1,0 +1,96 @@
+"""The command line."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluicegate.errors import ConfigurationFault
+
+if TYPE_CHECKING:
+    from sluicegate.config import Config
+
+_PORT = click.IntRange(0, 65535)
+_FILE = click.Path(path_type=Path)
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from sluicegate import __version__
+
+        click.echo(f"sluicegate {__version__}")
+        context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+)
+def main() -> None:
+    """A streaming gateway for LLM traffic."""
+
+
+@main.command()
+@click.option(
+    "--config", "file", type=_FILE, help="YAML or TOML; left out: the scripted upstream's defaults."
+)
+@click.option("--host", help="In place of server.host.")
+@click.option("--port", type=_PORT, help="In place of server.port.")
+@click.option("--workers", type=click.IntRange(1, 256), help="In place of server.workers.")
+def serve(file: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
+    """Run the gateway."""
+    from sluicegate.server import serve as run
+
+    config = _default() if file is None else _load(file)
+    options = {"host": host, "port": port, "workers": workers}
+    given = {name: value for name, value in options.items() if value is not None}
+    run(config.model_copy(update={"server": config.server.model_copy(update=given)}), file)
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+def check(file: Path) -> None:
+    """Check a configuration FILE and show everything that is wrong with it."""
+    config = _load(file)
+    click.echo(f"{file}: ok ({len(config.upstreams)} upstreams, {len(config.models)} models)")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration, for editors."""
+    from sluicegate.config import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def _default() -> "Config":
+    from sluicegate.config import Config
+
+    config = Config.default()
+    models = ", ".join(config.models)
+    upstreams = ", ".join(upstream.base_url for upstream in config.upstreams.values())
+    click.echo(f"No --config: serving {models} from {upstreams} (start it with `sluicegate mock`).", err=True)
+    return config
+
+
+def _load(file: Path) -> "Config":
+    """The configuration in `file`; its faults and warnings are shown, and faults end the command."""
+    from sluicegate.config import check_file
+
+    report = check_file(file)
+    _show(file, report.faults, click.style("error", fg="red"))
+    _show(file, report.warnings, click.style("warning", fg="yellow"))
+    if report.config is None:
+        raise SystemExit(1)
+    return report.config
+
+
+def _show(file: Path, faults: Iterable[ConfigurationFault], label: str) -> None:
+    # As compilers show them: editors and terminals know how to follow `file:line`.
+    for fault in faults:
+        place = str(file) if fault.line is None else f"{file}:{fault.line}"
+        path = f"{fault.path}: " if fault.path else ""
+        hint = f" ({fault.hint})" if fault.hint else ""
+        click.echo(f"{place}: {label}: {path}{fault.message}{hint}", err=True)
