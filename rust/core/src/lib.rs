@@ -6,3 +6,6 @@
 pub mod error;
 pub mod json;
 pub mod limits;
+pub mod mode;
+pub mod pipeline;
+pub mod usage;
