@@ -119,8 +119,10 @@ def _said(detail: ErrorDetails) -> tuple[str, str | None]:
     if kind in _MESSAGES:
         number_for_text = kind == "string_type" and isinstance(detail["input"], int | float)
         return _MESSAGES[kind], "put it into quotes" if number_for_text else None
+    if "hint" in context:
+        return detail["msg"], context["hint"]
     message = detail["msg"].removeprefix("Input ")
-    return message[:1].lower() + message[1:], context.get("hint")
+    return message[:1].lower() + message[1:], None
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
@@ -159,6 +161,13 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
         yield source.fault(
             ("server", "host"), "is reachable from other machines, and there are no keys", "add `keys`"
         )
+    for name, upstream in config.upstreams.items():
+        if upstream.forward_authorization and config.keys:
+            yield source.fault(
+                ("upstreams", name, "forward_authorization"),
+                "passes the clients' keys for this gateway on",
+                "give the upstream an `api_key`, or leave `keys` out",
+            )
     for name in config.upstreams.keys() - {route.upstream for route in routes}:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():

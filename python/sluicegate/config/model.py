@@ -107,7 +107,7 @@ def _base_url(value: str) -> str:
 def _api_key(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if not text:
-        raise _fault("secret", "is empty", "leave it out where none is needed")
+        raise _fault("secret", "is empty", "is the variable it comes from empty?")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise _fault("secret", "cannot be sent in a header", "check it for spaces, line ends and quotes")
     return value
@@ -237,7 +237,7 @@ class UpstreamConfig(Section):
             if not _HEADER_NAME.fullmatch(name):
                 raise _fault("header", "has a name that is not a header name", "letters, digits and dashes")
             if name.lower() in _CONNECTION_HEADERS:
-                raise _fault("header", f"{name} belongs to the connection and cannot be set", "take it out")
+                raise _fault("header", f"{name} belongs to the connection", "take it out")
             if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
                 raise _fault("header", f"the value of {name} cannot be sent", "check it for line ends")
         if len({name.lower() for name in headers}) != len(headers):

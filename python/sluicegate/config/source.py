@@ -19,6 +19,7 @@ MAX_VALUES = 100_000
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)")
 
 
@@ -145,6 +146,9 @@ class _YamlTree:
         self._source.lines.setdefault(place, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._loader.construct_object(node)
+        if node.tag not in _COLLECTIONS:
+            self._source.add(place, "has a tag that has no meaning here", "take the tag out")
+            return None
         if id(node) in self._open:
             self._source.add(place, "contains itself", "an alias may not stand inside its own anchor")
             return None
@@ -152,9 +156,7 @@ class _YamlTree:
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, place)
-            if isinstance(node, yaml.SequenceNode):
-                return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
-            return None
+            return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
         finally:
             self._open.discard(id(node))
 
