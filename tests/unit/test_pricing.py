@@ -1,0 +1,338 @@
+"""Prices: exact, each token billed once, and unknown where a price is missing."""
+
+import decimal
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluicegate.config import Config, PriceConfig
+from sluicegate.pricing import Cost, PriceTable, members, policy_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Token counts as a reply reports them."""
+
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    input_image_tokens: int | None = None
+    output_image_tokens: int | None = None
+
+
+FULL = {
+    "input": "0.5",
+    "cached_input": "0.1",
+    "cache_write": "0.6",
+    "cache_write_1h": "1",
+    "output": "2",
+    "reasoning": "3",
+}
+
+
+def priced(usage: Counts, **price: Any) -> Cost | None:
+    table = PriceTable({"tiny": PriceConfig.model_validate(price)})
+    return table.price("tiny", "tiny-q4", usage)
+
+
+def known(usage: Counts, **price: Any) -> Cost:
+    cost = priced(usage, **price)
+    assert cost is not None
+    return cost
+
+
+# === which token is billed at which price ===
+
+
+def test_cached_input_is_a_part_of_the_input() -> None:
+    usage = Counts(input_tokens=14, cached_input_tokens=3, output_tokens=7, reasoning_tokens=0)
+    cost = known(usage, input="1", cached_input="1", output="1")
+    millionths = [
+        int(part * 1_000_000) for part in (cost.input, cost.cached_input, cost.output, cost.reasoning)
+    ]
+    assert millionths == [11, 3, 7, 0]
+    assert cost.total == Decimal("0.000021")
+
+
+def test_each_kind_of_token_has_its_price() -> None:
+    usage = Counts(
+        input_tokens=1000,
+        cached_input_tokens=300,
+        cache_write_tokens=200,
+        cache_write_1h_tokens=50,
+        output_tokens=100,
+        reasoning_tokens=40,
+    )
+    cost = known(usage, **FULL)
+    assert cost.input == Decimal("0.000250")
+    assert cost.cached_input == Decimal("0.000030")
+    assert cost.cache_write == Decimal("0.000140")
+    assert cost.reasoning == Decimal("0.000120")
+    assert cost.output == Decimal("0.000240")
+    assert cost.total == Decimal("0.000660")
+
+
+def test_reasoning_costs_what_output_costs_unless_priced() -> None:
+    usage = Counts(input_tokens=0, output_tokens=100, reasoning_tokens=40)
+    assert known(usage, input=1, output=2).total == Decimal("0.0002")
+    assert known(usage, input=1, output=2).reasoning == Decimal("0.00008")
+    assert known(usage, input=1, output=2, reasoning=0).total == Decimal("0.00012")
+
+
+def test_audio_and_images_cost_what_text_costs_unless_priced() -> None:
+    usage = Counts(
+        input_tokens=100,
+        cached_input_tokens=10,
+        input_audio_tokens=20,
+        input_image_tokens=30,
+        output_tokens=10,
+        output_audio_tokens=4,
+        output_image_tokens=1,
+    )
+    plain = known(usage, input=1, cached_input=0, output=1)
+    assert (plain.input, plain.output) == (Decimal("0.00009"), Decimal("0.00001"))
+    media = known(
+        usage,
+        input=1,
+        cached_input=0,
+        output=1,
+        input_audio=10,
+        input_image=100,
+        output_audio=5,
+        output_image=50,
+    )
+    assert media.input == Decimal(40 + 20 * 10 + 30 * 100) / 1_000_000
+    assert media.output == Decimal(5 + 4 * 5 + 50) / 1_000_000
+
+
+# A tier prices the whole request, not only what is above it (litellm#30135, claude-code-hub#869).
+@pytest.mark.parametrize(
+    ("tokens", "total"),
+    [(200_000, "0.2"), (200_001, "0.400002"), (500_000, "1"), (500_001, "1.500003")],
+)
+def test_a_long_request_is_priced_as_a_whole(tokens: int, total: str) -> None:
+    tiers = [{"above": 500_000, "input": 3}, {"above": 200_000, "input": 2}]
+    assert known(Counts(input_tokens=tokens), input=1, output=1, tiers=tiers).total == Decimal(total)
+
+
+def test_a_tier_counts_cached_tokens_and_keeps_what_it_does_not_change() -> None:
+    usage = Counts(input_tokens=300, cached_input_tokens=299, output_tokens=10)
+    cost = known(usage, input=1, cached_input=1, output=1, tiers=[{"above": 200, "output": 5}])
+    assert cost.cached_input == Decimal("0.000299")
+    assert cost.output == Decimal("0.00005")
+
+
+# === what is not known ===
+
+
+@pytest.mark.parametrize(
+    ("usage", "price"),
+    [
+        (Counts(input_tokens=10, cached_input_tokens=1), {"input": 1, "output": 1}),
+        (Counts(input_tokens=10, cache_write_tokens=1), {"input": 1, "output": 1}),
+        (
+            Counts(input_tokens=10, cache_write_tokens=1, cache_write_1h_tokens=1),
+            {"input": 1, "cache_write": 1},
+        ),
+        (Counts(input_tokens=10, output_tokens=1), {"input": 1}),
+        (Counts(input_tokens=10, output_tokens=1, reasoning_tokens=1), {"input": 1}),
+        (Counts(), {"input": 1, "output": 1}),
+        (Counts(output_tokens=1), {"input": 1, "output": 1}),
+    ],
+)
+def test_a_missing_price_or_count_makes_the_cost_unknown(usage: Counts, price: dict[str, Any]) -> None:
+    assert priced(usage, **price) is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Counts(input_tokens=10),
+        Counts(input_tokens=10, cached_input_tokens=0, cache_write_tokens=0, output_tokens=0),
+    ],
+)
+def test_a_price_that_is_not_needed_may_be_missing(usage: Counts) -> None:
+    assert known(usage, input=1).total == Decimal("0.00001")
+
+
+def test_zero_tokens_cost_zero_which_is_not_unknown() -> None:
+    assert known(Counts(input_tokens=0, output_tokens=0), input=1, output=1).total == 0
+
+
+def test_a_model_nobody_priced_has_no_cost() -> None:
+    assert PriceTable({}).price("tiny", "tiny", Counts(input_tokens=1)) is None
+
+
+# === which price ===
+
+
+class Elsewhere:
+    def price(self, model: str, upstream_model: str, usage: Any) -> Cost:
+        return Cost(input=Decimal(42))
+
+
+def test_the_public_name_comes_before_the_upstreams() -> None:
+    table = PriceTable(
+        {"a": PriceConfig.model_validate({"input": 1}), "b": PriceConfig.model_validate({"input": 2})}
+    )
+    usage = Counts(input_tokens=1_000_000)
+    assert [cost and cost.total for cost in (table.price("a", "b", usage), table.price("x", "b", usage))] == [
+        1,
+        2,
+    ]
+    assert table.price("x", "y", usage) is None
+
+
+def test_the_table_alone_prices_what_is_in_it() -> None:
+    table = PriceTable({"a": PriceConfig.model_validate({"input": 1})}, otherwise=Elsewhere())
+    assert table.price("a", "a", Counts(input_tokens=1, output_tokens=1)) is None
+    assert table.price("b", "b", Counts(input_tokens=1)) == Cost(input=Decimal(42))
+
+
+def test_the_default_configurations_model_has_a_price() -> None:
+    policy = policy_for(Config.default())
+    assert policy.price("mock-1", "mock-1", Counts(input_tokens=2, output_tokens=1)) == Cost(
+        input=Decimal("0.000001"), output=Decimal("0.000002")
+    )
+
+
+# === properties ===
+
+counts = st.none() | st.integers(0, 2**64 - 1)
+usages = st.builds(Counts, **dict.fromkeys(Counts.__dataclass_fields__, counts))
+amounts = st.decimals(0, 10**6, places=9, allow_nan=False, allow_infinity=False)
+needed = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
+optional = ("reasoning", "input_audio", "input_image", "output_audio", "output_image")
+prices = st.fixed_dictionaries(dict.fromkeys(needed, amounts), optional=dict.fromkeys(optional, amounts))
+
+
+@given(usages, prices)
+def test_the_total_is_the_sum_of_its_parts(usage: Counts, price: dict[str, Decimal]) -> None:
+    cost = priced(usage, **price)
+    assert (cost is None) == (usage.input_tokens is None)
+    if cost is not None:
+        parts = [Fraction(part) for part in (cost.input, cost.cached_input, cost.cache_write, cost.output)]
+        assert Fraction(cost.total) == sum(parts)
+        assert all(part >= 0 for part in parts)
+        assert cost.reasoning <= cost.output
+
+
+@given(usages, st.decimals(0, 10**6, places=9))
+def test_no_token_is_billed_twice_whatever_is_reported(usage: Counts, one: Decimal) -> None:
+    names = [name for name in PriceConfig.model_fields if name != "tiers"]
+    cost = priced(usage, **dict.fromkeys(names, one))
+    if cost is not None:
+        billed = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        assert Fraction(cost.total) == billed * Fraction(one) / 1_000_000
+
+
+@given(st.integers(0, 2**64 - 1), st.decimals(0, 10**12, places=11))
+def test_nothing_is_rounded(tokens: int, one: Decimal) -> None:
+    with decimal.localcontext(decimal.Context(prec=3)):
+        cost = known(Counts(input_tokens=tokens), input=one)
+    assert Fraction(cost.total) == tokens * Fraction(one) / 1_000_000
+
+
+@given(usages, prices)
+def test_the_members_are_exact_json_without_exponents(usage: Counts, price: dict[str, Decimal]) -> None:
+    cost = priced(usage, **price)
+    raw = members("openrouter", cost)
+    assert raw is not None
+    numbers = re.findall(rb":([^,{}]+)", raw)
+    assert numbers
+    assert all(re.fullmatch(rb"null|[0-9]+(\.[0-9]+)?", number) for number in numbers)
+    shown = json.loads(b"{" + raw + b"}", parse_float=Decimal, parse_int=Decimal)
+    if cost is None:
+        assert shown == {"cost": None}
+        return
+    assert shown == {
+        "cost": cost.total,
+        "cost_details": {
+            "input_cost": cost.input,
+            "cached_input_cost": cost.cached_input,
+            "cache_write_cost": cost.cache_write,
+            "output_cost": cost.output,
+            "reasoning_cost": cost.reasoning,
+        },
+    }
+
+
+@given(usages, prices)
+def test_cocoon_shows_whole_numbers_that_add_up(usage: Counts, price: dict[str, Decimal]) -> None:
+    cost = priced(usage, **price)
+    raw = members("cocoon", cost)
+    assert raw is not None
+    shown = json.loads(b"{" + raw + b"}")
+    if cost is None:
+        assert set(shown.values()) == {None}
+        return
+    prompt, completion = shown["prompt_total_cost"], shown["completion_total_cost"]
+    assert shown["total_cost"] == prompt + completion
+    for rounded, part in ((prompt, cost.prompt), (completion, cost.output)):
+        assert Fraction(-1, 2) < rounded - Fraction(part) * 1_000_000 <= Fraction(1, 2)
+
+
+# === how it is shown ===
+
+
+def test_openrouter_members() -> None:
+    usage = Counts(input_tokens=14, cached_input_tokens=3, output_tokens=7, reasoning_tokens=2)
+    assert members("openrouter", known(usage, input="0.5", cached_input="0.1", output="2")) == (
+        b'"cost":0.0000198,"cost_details":{"input_cost":0.0000055,"cached_input_cost":0.0000003,'
+        b'"cache_write_cost":0,"output_cost":0.000014,"reasoning_cost":0.000004}'
+    )
+
+
+def test_large_and_tiny_amounts_have_no_exponent() -> None:
+    assert members("openrouter", Cost(input=Decimal("1E+3"))) == members(
+        "openrouter", Cost(input=Decimal(1000))
+    )
+    tiny = members("openrouter", Cost(output=Decimal("1E-12")))
+    assert tiny is not None
+    assert tiny.startswith(b'"cost":0.000000000001,')
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "shown"),
+    [
+        ("0.0000105", "0.0000015", (11, 2, 13)),
+        ("0.00001049", "0.0000014", (10, 1, 11)),
+        ("0.000014", "0.000007", (14, 7, 21)),
+        ("0", "0", (0, 0, 0)),
+    ],
+)
+def test_cocoon_rounds_each_part_half_up(prompt: str, completion: str, shown: tuple[int, int, int]) -> None:
+    raw = members("cocoon", Cost(input=Decimal(prompt), output=Decimal(completion)))
+    assert raw == b'"prompt_total_cost":%d,"completion_total_cost":%d,"total_cost":%d' % shown
+
+
+def test_an_unknown_cost_is_null_and_never_zero() -> None:
+    assert members("openrouter", None) == b'"cost":null'
+    assert (
+        members("cocoon", None) == b'"prompt_total_cost":null,"completion_total_cost":null,"total_cost":null'
+    )
+
+
+def test_the_style_none_adds_nothing() -> None:
+    assert members("none", Cost(input=Decimal(1))) is None
+    assert members("none", None) is None
+
+
+@pytest.mark.parametrize("amount", ["NaN", "Infinity"])
+def test_a_cost_is_finite(amount: str) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Cost(input=Decimal(amount))
+    with pytest.raises(ValueError, match="finite"):
+        Cost(reasoning=Decimal(amount))
