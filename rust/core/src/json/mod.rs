@@ -1,4 +1,6 @@
 //! JSON where it lies: found, compared and edited as bytes, never turned into a tree.
 
+pub mod cursor;
 pub mod scan;
+pub mod splice;
 pub mod string;
