@@ -54,7 +54,7 @@ def serve(file: Path | None, host: str | None, port: int | None, workers: int | 
 def check(file: Path) -> None:
     """Check a configuration FILE and show everything that is wrong with it."""
     config = _load(file)
-    click.echo(f"{file}: ok ({len(config.upstreams)} upstreams, {len(config.models)} models)")
+    click.echo(f"{file}: ok (upstreams: {', '.join(config.upstreams)}; models: {', '.join(config.models)})")
 
 
 @main.command()

@@ -1,0 +1,88 @@
+"""The tree itself: sizes, names, one version."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("python", "rust", "tests", "benches")
+SUFFIXES = {".py", ".pyi", ".rs"}
+GENERATED = {"target", ".venv", "__pycache__"}
+MAX_LINES = 600
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+def sources() -> Iterator[Path]:
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SUFFIXES and not GENERATED & set(path.relative_to(ROOT).parts):
+                yield path
+
+
+def test_there_are_sources_to_look_at() -> None:
+    assert {path.suffix for path in sources()} == SUFFIXES
+
+
+def test_no_file_is_two_things() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources()}
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_names_say_what_is_inside() -> None:
+    parts = {part.partition(".")[0]: path for path in sources() for part in path.relative_to(ROOT).parts}
+    assert NAMES_THAT_SAY_NOTHING & parts.keys() == set()
+
+
+# === version ===
+
+
+def workspace_version() -> str:
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    assert isinstance(version, str)
+    return version
+
+
+def test_the_version_is_written_in_one_place() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "version" in project["dynamic"]
+    assert "version" not in project
+    for folder in ("rust", "benches"):
+        for manifest in sorted((ROOT / folder).rglob("Cargo.toml")):
+            package = tomllib.loads(manifest.read_text()).get("package", {})
+            # A crate outside the workspace (fuzzing) has no version to share, and none of its own.
+            assert package.get("version") in ({"workspace": True}, "0.0.0", None), manifest
+    for path in sources():
+        if path.suffix in (".py", ".pyi"):
+            assert not re.search(r"^__version__\s*(:\s*\w+\s*)?=", path.read_text(), re.MULTILINE), path
+
+
+def test_the_package_reports_that_version() -> None:
+    core = pytest.importorskip("sluicegate._core", exc_type=ImportError)
+    assert core.__version__ == workspace_version()
+
+
+# === what both languages name ===
+
+
+def test_the_configuration_names_the_cores_dialects() -> None:
+    from typing import get_args
+
+    from sluicegate.config import Dialect
+
+    text = (ROOT / "rust/core/src/usage/mod.rs").read_text()
+    names = re.findall(r"^\s*Dialect::\w+ => \"([^\"]+)\",$", text, re.MULTILINE)
+    assert sorted(names) == sorted(get_args(Dialect))
+
+
+def test_the_binding_raises_exceptions_that_exist() -> None:
+    import sluicegate.errors
+
+    text = (ROOT / "rust/binding/src/errors.rs").read_text()
+    names = set(re.findall(r"=> \"(\w+)\"|raise\(py, \"(\w+)\"", text))
+    classes = {name for pair in names for name in pair if name}
+    assert classes
+    for name in classes:
+        assert issubclass(getattr(sluicegate.errors, name), sluicegate.errors.Error)
