@@ -8,4 +8,5 @@ pub mod json;
 pub mod limits;
 pub mod mode;
 pub mod pipeline;
+pub mod sse;
 pub mod usage;
