@@ -1,0 +1,70 @@
+# setup   a .venv with the package built in release mode and the development tools
+# run     the demo: gateway + scripted upstream + one streamed reply with usage and cost
+# test    everything that must pass
+# check   formatting, lints, types, the stub
+# bench   the library and the boundary;  bench-core, bench-load: see benches/README.md
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
+
+.DEFAULT_GOAL = help
+.PHONY: help setup run test test-rust test-python check format bench bench-core bench-load wheel clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(BIN)/activate:
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.tools: pyproject.toml | $(BIN)/activate
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+setup: $(VENV)/.built
+
+run: setup
+	$(BIN)/sluicegate demo
+
+test: test-rust test-python
+
+test-rust:
+	cargo test --workspace --locked --quiet
+
+test-python: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest sluicegate._core
+
+format:
+	cargo fmt --all
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup bench-core
+	$(BIN)/python -m pytest benches/boundary --benchmark-only
+
+bench-core:
+	cargo bench -p sluicegate-bench-core --locked
+
+bench-load: setup
+	$(BIN)/python -m benches.load
+
+wheel: $(VENV)/.tools
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --sdist --out dist
+
+clean:
+	rm -rf $(VENV) target dist
