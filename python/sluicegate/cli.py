@@ -46,7 +46,7 @@ def serve(file: Path | None, host: str | None, port: int | None, workers: int | 
     config = _default() if file is None else _load(file)
     options = {"host": host, "port": port, "workers": workers}
     given = {name: value for name, value in options.items() if value is not None}
-    run(config.model_copy(update={"server": config.server.model_copy(update=given)}), file)
+    raise SystemExit(run(config.model_copy(update={"server": config.server.model_copy(update=given)}), file))
 
 
 @main.command()

@@ -31,7 +31,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, Path | None]]:
     """What the server was asked to serve; it is not started."""
     calls: list[tuple[Config, Path | None]] = []
     server = ModuleType("sluicegate.server")
-    server.serve = lambda config, path: calls.append((config, path))  # type: ignore[attr-defined]
+
+    def serve(config: Config, path: Path | None) -> int:
+        calls.append((config, path))
+        return 0
+
+    server.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sluicegate.server", server)
     return calls
 
@@ -111,6 +116,11 @@ def test_serve_without_a_file_runs_the_defaults_and_says_so(served: list[tuple[C
     assert "No --config" in done.stderr
     assert "mock-1" in done.stderr
     assert "http://127.0.0.1:18101/v1" in done.stderr
+
+
+def test_serve_ends_with_the_servers_status(monkeypatch: pytest.MonkeyPatch, served: list[Any]) -> None:
+    monkeypatch.setattr(sys.modules["sluicegate.server"], "serve", lambda config, path: 3)
+    assert run("serve").exit_code == 3
 
 
 def test_serve_refuses_a_file_with_faults(file: Path, served: list[Any]) -> None:
