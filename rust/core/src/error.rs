@@ -23,6 +23,10 @@ pub enum ErrorKind {
     NotAnObject,
     /// A member of a request has a type that its name rules out (`"stream": "yes"`).
     WrongType,
+    /// The upstream reports an error where a piece of its answer is expected.
+    ReportedError,
+    /// A stream ends in which no piece of an answer came.
+    NoCompletion,
 }
 
 impl ErrorKind {
@@ -37,6 +41,8 @@ impl ErrorKind {
         ErrorKind::TrailingBytes,
         ErrorKind::NotAnObject,
         ErrorKind::WrongType,
+        ErrorKind::ReportedError,
+        ErrorKind::NoCompletion,
     ];
 
     /// The kind's stable name, in snake case.
@@ -52,6 +58,8 @@ impl ErrorKind {
             ErrorKind::TrailingBytes => "trailing_bytes",
             ErrorKind::NotAnObject => "not_an_object",
             ErrorKind::WrongType => "wrong_type",
+            ErrorKind::ReportedError => "reported_error",
+            ErrorKind::NoCompletion => "no_completion",
         }
     }
 
@@ -68,6 +76,8 @@ impl ErrorKind {
             ErrorKind::TrailingBytes => "bytes after the JSON document",
             ErrorKind::NotAnObject => "the JSON document is not an object",
             ErrorKind::WrongType => "a member has the wrong type",
+            ErrorKind::ReportedError => "the upstream reports an error in its stream",
+            ErrorKind::NoCompletion => "the stream holds no completion",
         }
     }
 }
@@ -120,13 +130,15 @@ mod tests {
             ErrorKind::TrailingBytes => 6,
             ErrorKind::NotAnObject => 7,
             ErrorKind::WrongType => 8,
+            ErrorKind::ReportedError => 9,
+            ErrorKind::NoCompletion => 10,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=8).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=10).collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Bytes of a reply are told apart by what they are (event stream, JSON, anything else), split into events or documents, and handed on
 //! as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
 
+pub mod chat;
 pub mod error;
 pub mod json;
 pub mod limits;

@@ -1,0 +1,180 @@
+//! Reading the members of objects whose text has been checked, and writing JSON text on one line.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind};
+use crate::json::scan::{self, Elements, Fault, Kind, Members, Problem, Value};
+use crate::json::string;
+
+/// Objects up to this many members are searched for duplicate keys pair by pair, which needs no memory of its own.
+pub(super) const FEW: usize = 16;
+
+/// The error for a text that is not JSON.
+pub(super) fn refusal(fault: Fault) -> Error {
+    let kind = match fault.problem {
+        Problem::UnexpectedEnd => ErrorKind::UnexpectedEnd,
+        Problem::UnexpectedByte => ErrorKind::UnexpectedByte,
+        Problem::InvalidUtf8 => ErrorKind::InvalidUtf8,
+        Problem::TooDeep => ErrorKind::TooDeep,
+        Problem::TrailingBytes => ErrorKind::TrailingBytes,
+    };
+    Error::new(kind, fault.offset as u64)
+}
+
+/// One member of an object.
+pub(super) struct Field<'a> {
+    /// The key between its quotes, in the one spelling that [`spelling`] gives.
+    pub(super) key: Cow<'a, [u8]>,
+    /// The value.
+    pub(super) value: Value,
+}
+
+/// The members of `object`, none when it is no object. Of a key that is there twice the last value counts, as in most parsers.
+pub(super) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
+    if object.kind != Kind::Object {
+        return Vec::new();
+    }
+    let Ok(members) = Members::at(text, object.start, scan::MAX_DEPTH) else {
+        return Vec::new();
+    };
+    let mut fields: Vec<Field<'a>> = Vec::new();
+    let mut places: BTreeMap<Cow<'a, [u8]>, usize> = BTreeMap::new();
+    for member in members.map_while(Result::ok) {
+        let key = spelling(member.raw_key(text));
+        let place = if fields.len() < FEW {
+            fields.iter().position(|field| field.key == key)
+        } else {
+            if places.is_empty() {
+                places.extend(fields.iter().enumerate().map(|(i, f)| (f.key.clone(), i)));
+            }
+            places.get(&key).copied()
+        };
+        match place.and_then(|place| fields.get_mut(place)) {
+            Some(field) => field.value = member.value,
+            None => {
+                if fields.len() >= FEW {
+                    places.insert(key.clone(), fields.len());
+                }
+                fields.push(Field {
+                    key,
+                    value: member.value,
+                });
+            }
+        }
+    }
+    fields
+}
+
+/// The value of the member `key` among `fields`.
+pub(super) fn find(fields: &[Field<'_>], key: &str) -> Option<Value> {
+    fields
+        .iter()
+        .find(|field| *field.key == *key.as_bytes())
+        .map(|field| field.value)
+}
+
+/// The values of `array`, none when it is no array.
+pub(super) fn elements(text: &[u8], array: Value) -> impl Iterator<Item = Value> {
+    let found = (array.kind == Kind::Array)
+        .then(|| Elements::at(text, array.start, scan::MAX_DEPTH).ok())
+        .flatten();
+    found.into_iter().flatten().map_while(Result::ok)
+}
+
+/// What an array holds between its brackets, without the white space at both ends.
+pub(super) fn interior(text: &[u8], array: Value) -> &[u8] {
+    text.get(array.start + 1..array.end.saturating_sub(1))
+        .unwrap_or_default()
+        .trim_ascii()
+}
+
+/// A key between its quotes in one spelling: escapes only where RFC 8259 demands them.
+///
+/// A key with half of a surrogate pair has no other spelling than its own.
+fn spelling(raw: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return Cow::Borrowed(raw);
+    }
+    let decoded = string::decode(raw);
+    if decoded.contains(char::REPLACEMENT_CHARACTER) {
+        return Cow::Borrowed(raw);
+    }
+    let mut quoted = Vec::with_capacity(raw.len());
+    string::encode(&decoded, &mut quoted);
+    quoted.pop();
+    quoted.drain(..1);
+    Cow::Owned(quoted)
+}
+
+/// How much a value says: 0 for `null`, 1 for an empty string, array or object, 2 for everything else.
+pub(super) fn weight(text: &[u8], value: Value) -> u8 {
+    match value.kind {
+        Kind::Null => 0,
+        Kind::String => 1 + u8::from(!value.content(text).is_empty()),
+        Kind::Array | Kind::Object => 1 + u8::from(!interior(text, value).is_empty()),
+        Kind::Number | Kind::True | Kind::False => 2,
+    }
+}
+
+/// Whether a value would be false in Python or JavaScript, where clients test for members this way.
+pub(super) fn is_falsy(text: &[u8], value: Value) -> bool {
+    match value.kind {
+        Kind::False => true,
+        Kind::Number => value.as_u64(text) == Some(0),
+        _ => weight(text, value) < 2,
+    }
+}
+
+/// Appends checked JSON text without the white space between its tokens, so that it fits one line.
+///
+/// U+0085, U+2028 and U+2029 inside strings are escaped: they end no line of an event stream, but they do for
+/// clients that split decoded text with a general function (Python's `str.splitlines`).
+pub(super) fn compact(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    let mut in_string = false;
+    while let Some(&byte) = rest.first() {
+        let (plain, taken): (&[u8], usize) = match (in_string, byte) {
+            (false, b' ' | b'\t' | b'\n' | b'\r') => (b"", 1),
+            (true, b'\\') => (rest.get(..2).unwrap_or(rest), 2),
+            (_, b'"') => {
+                in_string = !in_string;
+                (b"\"", 1)
+            }
+            (_, 0xC2) if rest.starts_with("\u{85}".as_bytes()) => (b"\\u0085", 2),
+            (_, 0xE2) if rest.starts_with("\u{2028}".as_bytes()) => (b"\\u2028", 3),
+            (_, 0xE2) if rest.starts_with("\u{2029}".as_bytes()) => (b"\\u2029", 3),
+            (_, 0xC2 | 0xE2) => (rest.get(..1).unwrap_or_default(), 1),
+            (true, _) => {
+                let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2);
+                let end = rest.iter().take_while(|byte| is_plain(byte)).count();
+                (rest.get(..end).unwrap_or(rest), end)
+            }
+            (false, _) => (rest.get(..1).unwrap_or_default(), 1),
+        };
+        out.extend_from_slice(plain);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+}
+
+/// The error that a payload carries instead of a piece of the answer, if it does.
+///
+/// Mostly the member `error`, which clients test for truth; a string at some hosts (Fireworks, transformers). Cerebras and older
+/// vLLM send the error's members without the wrapper: then the whole payload is the error.
+pub(super) fn reported_error(text: &[u8], payload: Value, fields: &[Field<'_>]) -> Option<Value> {
+    if let Some(error) = find(fields, "error")
+        && !is_falsy(text, error)
+    {
+        return Some(error);
+    }
+    if find(fields, "choices").is_some() {
+        return None;
+    }
+    let is_error_object =
+        find(fields, "object").is_some_and(|object| object.bytes(text) == b"\"error\"");
+    let has_message = find(fields, "message")
+        .is_some_and(|message| message.kind == Kind::String && !message.content(text).is_empty());
+    let has_class = find(fields, "code").is_some() || find(fields, "type").is_some();
+    let is_bare_error = has_message && has_class && find(fields, "id").is_none();
+    (is_error_object || is_bare_error).then_some(payload)
+}
