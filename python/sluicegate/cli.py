@@ -46,7 +46,10 @@ def serve(file: Path | None, host: str | None, port: int | None, workers: int | 
     config = _default() if file is None else _load(file)
     options = {"host": host, "port": port, "workers": workers}
     given = {name: value for name, value in options.items() if value is not None}
-    raise SystemExit(run(config.model_copy(update={"server": config.server.model_copy(update=given)}), file))
+    config = config.model_copy(update={"server": config.server.model_copy(update=given)})
+    if host is not None and config.is_open:
+        click.echo(f"warning: {host} is reachable from other machines, and there are no keys", err=True)
+    raise SystemExit(run(config, file))
 
 
 @main.command()

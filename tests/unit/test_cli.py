@@ -118,6 +118,11 @@ def test_serve_without_a_file_runs_the_defaults_and_says_so(served: list[tuple[C
     assert "http://127.0.0.1:18101/v1" in done.stderr
 
 
+def test_serve_warns_of_a_gateway_that_is_open_to_all(served: list[Any]) -> None:
+    assert "no keys" in run("serve", "--host", "0.0.0.0").stderr
+    assert "no keys" not in run("serve", "--host", "::1").stderr
+
+
 def test_serve_ends_with_the_servers_status(monkeypatch: pytest.MonkeyPatch, served: list[Any]) -> None:
     monkeypatch.setattr(sys.modules["sluicegate.server"], "serve", lambda config, path: 3)
     assert run("serve").exit_code == 3

@@ -175,6 +175,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("upstreams.local.headers", {"X-A": "1", "x-a": "2"}, "names one header twice"),
         ("upstreams.local.headers", {"Content-Length": "1"}, "Content-Length belongs to the connection"),
         ("upstreams.local.forward_authorization", True, None),
+        ("upstreams.local.ca_file", "/no/such/file.pem", "names a file that is not there"),
         ("upstreams.local.pool_max_idle", -1, "should be greater than or equal to 0"),
         ("upstreams.a/b", {"base_url": "http://host"}, None),
         ("models.tiny", 3, "should be a mapping"),

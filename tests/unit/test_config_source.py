@@ -35,6 +35,8 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
     assert written(tmp_path, "# nothing\n").data == {}
+    assert written(tmp_path, "null\n").data == {}
+    assert written(tmp_path, "", "gate.toml").data == {}
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "missing.toml", "gate.json", "gate"])

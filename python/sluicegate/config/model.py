@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -56,7 +57,7 @@ _CONNECTION_HEADERS = frozenset(
 
 
 def _fault(kind: str, message: str, hint: str) -> PydanticCustomError:
-    # `hint` rides in the context, which `config.check` reads; both are templates only of our own text.
+    # The hint rides in the context, where `config.check` finds it.
     return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
 
 
@@ -110,6 +111,14 @@ def _api_key(value: SecretStr) -> SecretStr:
         raise _fault("secret", "is empty", "is the variable it comes from empty?")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise _fault("secret", "cannot be sent in a header", "check it for spaces, line ends and quotes")
+    return value
+
+
+def _file(value: str) -> str:
+    if not Path(value).is_file():
+        raise _fault(
+            "file", "names a file that is not there", "a relative path starts at the working directory"
+        )
     return value
 
 
@@ -221,7 +230,7 @@ class UpstreamConfig(Section):
         default=False, description="Pass the client's own `Authorization` on."
     )
     http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
-    ca_file: Annotated[str, Field(min_length=1)] | None = Field(
+    ca_file: Annotated[str, AfterValidator(_file)] | None = Field(
         default=None, description="PEM, in place of the usual roots."
     )
     pool_idle_seconds: Seconds = Field(
@@ -390,7 +399,7 @@ class Config(Section):
     upstreams: Mapping[Annotated[str, AfterValidator(_upstream_name)], UpstreamConfig]
     models: Mapping[Name, ModelConfig]
     prices: Mapping[Name, PriceConfig] = Field(
-        default={}, description="By public name, or by an upstream's name."
+        default={}, description="By public name, or by the upstream's name for the model."
     )
     cost: CostConfig = CostConfig()
 

@@ -110,7 +110,9 @@ def _read_yaml(source: Source, text: str) -> None:
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
-            source.data = {} if node is None else _YamlTree(source, loader).value(node, ())
+            data = None if node is None else _YamlTree(source, loader).value(node, ())
+            # A file of comments, or of `null`, says nothing; that is no fault in itself.
+            source.data = {} if data is None and not source.faults else data
         finally:
             loader.dispose()
     except _TooMany:
