@@ -1,6 +1,7 @@
 //! JSON where it lies: found, compared and edited as bytes, never turned into a tree.
 
 pub mod cursor;
+pub mod documents;
 pub mod scan;
 pub mod splice;
 pub mod string;
