@@ -1,0 +1,276 @@
+//! The mock upstream: an inference server that answers chat completions as the prompt's script says.
+//!
+//! One thread. Every event is one HTTP chunk and one write, as real servers do it.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep_until};
+
+use crate::http::{Body, request_head};
+use crate::script::{Script, write_content};
+
+const BACKLOG: u32 = 4096;
+const READ_SIZE: usize = 64 * 1024;
+const SSE_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
+    cache-control: no-cache\r\nserver: mock\r\ntransfer-encoding: chunked\r\n\r\n";
+const CHUNK_START: &str = "{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion.chunk\",\
+    \"created\":1767225600,\"model\":\"bench\",";
+const CHOICE_START: &str = "\"choices\":[{\"index\":0,\"delta\":";
+
+#[derive(Deserialize)]
+struct ChatRequest {
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: String,
+}
+
+/// Listens on a free port of 127.0.0.1.
+pub(crate) fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 1], 0).into())?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves for ever.
+pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A connection that breaks is its client's affair: the load generator counts what it missed.
+        tokio::task::spawn_local(async move { connection(stream).await.ok() });
+    }
+}
+
+async fn connection(mut stream: TcpStream) -> io::Result<()> {
+    let mut input = Vec::with_capacity(READ_SIZE);
+    loop {
+        let head = loop {
+            if let Some(head) = request_head(&input).map_err(io::Error::other)? {
+                break head;
+            }
+            if read_more(&mut stream, &mut input).await? == 0 {
+                return Ok(());
+            }
+        };
+        input.drain(..head.length);
+        let body = read_body(&mut stream, &mut input, head.body).await?;
+        if head.get {
+            answer(&mut stream, "200 OK", MODELS).await?;
+        } else {
+            match serde_json::from_slice::<ChatRequest>(&body) {
+                Ok(request) => reply(&mut stream, &request).await?,
+                Err(error) => answer(&mut stream, "400 Bad Request", &refusal(&error)).await?,
+            }
+        }
+        if head.close {
+            return stream.shutdown().await;
+        }
+    }
+}
+
+/// Enough for gateways that discover models before they route.
+const MODELS: &str = r#"{"object":"list","data":[{"id":"bench","object":"model","created":1767225600,"owned_by":"bench"}]}"#;
+
+fn refusal(error: &serde_json::Error) -> String {
+    serde_json::json!({"error": {"message": error.to_string(), "type": "invalid_request_error"}})
+        .to_string()
+}
+
+async fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+    input.reserve(READ_SIZE);
+    stream.read_buf(input).await
+}
+
+/// Reads one body; what follows it stays in `input`.
+async fn read_body(
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+    mut framing: Body,
+) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut rest = input.as_slice();
+        while !rest.is_empty() && !framing.done() {
+            body.extend_from_slice(framing.take(&mut rest).map_err(io::Error::other)?);
+        }
+        let consumed = input.len() - rest.len();
+        input.drain(..consumed);
+        if framing.done() {
+            return Ok(body);
+        }
+        if read_more(stream, input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
+    let reply = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nserver: mock\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(reply.as_bytes()).await
+}
+
+async fn reply(stream: &mut TcpStream, request: &ChatRequest) -> io::Result<()> {
+    let prompt = request
+        .messages
+        .last()
+        .map_or("", |message| message.content.as_str());
+    let script = Script::read(prompt);
+    let usage = usage(prompt.len(), script.tokens);
+    if request.stream == Some(true) {
+        let asked = request
+            .stream_options
+            .as_ref()
+            .and_then(|options| options.include_usage);
+        return stream_tokens(stream, &script, (asked == Some(true)).then_some(usage)).await;
+    }
+    let mut content = Vec::new();
+    write_content(&script, 0, &mut content);
+    let body = format!(
+        "{{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion\",\"created\":1767225600,\"model\":\"bench\",\
+         \"choices\":[{{\"index\":0,\"message\":{{\"role\":\"assistant\",\"content\":\"{}\",\"refusal\":null}},\
+         \"logprobs\":null,\"finish_reason\":\"stop\"}}],\"usage\":{usage}}}",
+        String::from_utf8_lossy(&content)
+    );
+    answer(stream, "200 OK", &body).await
+}
+
+/// `prompt_tokens` are the prompt's bytes, by which the load generator sees that it arrived whole.
+fn usage(prompt_bytes: usize, tokens: u32) -> String {
+    format!(
+        "{{\"prompt_tokens\":{prompt_bytes},\"completion_tokens\":{tokens},\"total_tokens\":{},\
+         \"prompt_tokens_details\":{{\"cached_tokens\":0}},\"completion_tokens_details\":{{\"reasoning_tokens\":0}}}}",
+        prompt_bytes + tokens as usize
+    )
+}
+
+async fn stream_tokens(
+    stream: &mut TcpStream,
+    script: &Script,
+    usage: Option<String>,
+) -> io::Result<()> {
+    let started = Instant::now();
+    stream.write_all(SSE_HEAD).await?;
+    let mut wire = Vec::with_capacity(1024);
+    let role = format!(
+        "{CHUNK_START}{CHOICE_START}{{\"role\":\"assistant\",\"content\":\"\"}},\"finish_reason\":null}}]}}"
+    );
+    write_event(stream, &mut wire, |event| {
+        event.extend_from_slice(role.as_bytes())
+    })
+    .await?;
+    for number in 0..script.tokens {
+        if script.rate > 0.0 {
+            sleep_until(started + due(script, number)).await;
+        }
+        write_event(stream, &mut wire, |event| {
+            write_token(script, number, event)
+        })
+        .await?;
+    }
+    let finish = format!("{CHUNK_START}{CHOICE_START}{{}},\"finish_reason\":\"stop\"}}]}}");
+    write_event(stream, &mut wire, |event| {
+        event.extend_from_slice(finish.as_bytes())
+    })
+    .await?;
+    if let Some(usage) = usage {
+        let last = format!("{CHUNK_START}\"choices\":[],\"usage\":{usage}}}");
+        write_event(stream, &mut wire, |event| {
+            event.extend_from_slice(last.as_bytes())
+        })
+        .await?;
+    }
+    write_event(stream, &mut wire, |event| {
+        event.extend_from_slice(b"[DONE]")
+    })
+    .await?;
+    stream.write_all(b"0\r\n\r\n").await
+}
+
+/// When token `number` leaves. Each tag has a phase of its own (the golden ratio's multiples, which spread evenly
+/// however many there are), or streams that open together would all speak in the same millisecond.
+fn due(script: &Script, number: u32) -> Duration {
+    let phase = (f64::from(script.tag) * 0.618_033_988_749_895).fract();
+    Duration::from_secs_f64((phase + f64::from(number)) / script.rate)
+}
+
+fn write_token(script: &Script, number: u32, event: &mut Vec<u8>) {
+    event.extend_from_slice(CHUNK_START.as_bytes());
+    event.extend_from_slice(CHOICE_START.as_bytes());
+    event.extend_from_slice(b"{\"content\":\"");
+    write_content(script, number, event);
+    event.extend_from_slice(b"\"},\"finish_reason\":null}]}");
+}
+
+/// One event as one HTTP chunk in one write. `wire` is scratch space.
+async fn write_event(
+    stream: &mut TcpStream,
+    wire: &mut Vec<u8>,
+    payload: impl FnOnce(&mut Vec<u8>),
+) -> io::Result<()> {
+    /// Room for the chunk's size: eight hexadecimal digits and CRLF.
+    const SIZE_LINE: usize = 10;
+    wire.clear();
+    wire.extend_from_slice(b"00000000\r\ndata: ");
+    payload(wire);
+    wire.extend_from_slice(b"\n\n");
+    let size = format!("{:x}\r\n", wire.len() - SIZE_LINE);
+    let start = SIZE_LINE - size.len();
+    wire[start..SIZE_LINE].copy_from_slice(size.as_bytes());
+    wire.extend_from_slice(b"\r\n");
+    stream.write_all(&wire[start..]).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_of_64_bytes_is_an_event_of_about_240() {
+        let mut event = Vec::new();
+        write_token(&Script::default(), 5, &mut event);
+        let value: serde_json::Value = serde_json::from_slice(&event).unwrap();
+        assert_eq!(
+            value["choices"][0]["delta"]["content"]
+                .as_str()
+                .unwrap()
+                .len(),
+            64
+        );
+        let event_bytes = event.len() + "data: \n\n".len();
+        assert!((225..=250).contains(&event_bytes), "{event_bytes}");
+    }
+
+    #[test]
+    fn tokens_are_due_at_the_rate_and_streams_are_spread() {
+        let script = Script {
+            tag: 1,
+            rate: 50.0,
+            ..Script::default()
+        };
+        assert_eq!((due(&script, 11) - due(&script, 1)).as_millis(), 200);
+        let phases: Vec<u128> = (0..4)
+            .map(|tag| due(&Script { tag, ..script }, 0).as_millis())
+            .collect();
+        assert_eq!(phases, [0, 12, 4, 17]);
+    }
+}
