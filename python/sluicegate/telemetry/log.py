@@ -1,0 +1,168 @@
+"""The structured log: one JSON object a line; one line for each request and for each event of the process.
+
+Fields that are not known are left out. Numbers are JSON numbers, except costs: decimal text, exact. No line
+ever holds a key, a header or any part of a prompt or a reply.
+"""
+
+import json
+import os
+import time
+import traceback
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal
+
+from sluicegate.telemetry.lines import LineWriter
+from sluicegate.telemetry.record import RequestRecord
+
+Level = Literal["debug", "info", "warning", "error"]
+
+_LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class Log:
+    """The process's log. `fd` is where it goes, `console` gives plain text for people in place of JSON."""
+
+    def __init__(self, fd: int = 1, *, level: Level = "info", console: bool = False) -> None:
+        self._level = _LEVELS[level]
+        self._console = console
+        self._lines = LineWriter(fd)
+        self._second = -1
+        self._second_text = ""
+
+    @classmethod
+    def configured(cls, level: Level, form: Literal["auto", "json", "console"], fd: int = 1) -> "Log":
+        """As the configuration says; `auto` is console on a terminal."""
+        return cls(fd, level=level, console=form == "console" or (form == "auto" and os.isatty(fd)))
+
+    @property
+    def dropped(self) -> int:
+        """Lines lost because nobody read them."""
+        return self._lines.dropped
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._event("debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._event("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._event("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._event("error", event, fields)
+
+    def request(self, record: RequestRecord) -> None:
+        """The one line of a request: `info`, or `warning` where it failed."""
+        level: Level = "warning" if record.result == "failed" else "info"
+        if _LEVELS[level] >= self._level:
+            self._write(level, "request", request_fields(record))
+
+    def close(self) -> None:
+        """Write what waits. Idempotent."""
+        self._lines.close()
+
+    def _event(self, level: Level, event: str, fields: Mapping[str, object]) -> None:
+        if _LEVELS[level] >= self._level:
+            self._write(level, event, {name: value for name, value in fields.items() if value is not None})
+
+    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if self._console:
+            pairs = " ".join(f"{name}={_plain(value)}" for name, value in fields.items())
+            text = f"{self._now()[11:]} {level:7} {event} {pairs}"
+        else:
+            text = _encode({"time": self._now(), "level": level, "event": event, **fields})
+        # A lone surrogate (from an undecodable file name, say) must not stop a line.
+        self._lines.write(text.encode("utf-8", "replace") + b"\n")
+
+    def _now(self) -> str:
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second
+        return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
+
+
+def where(error: BaseException) -> str:
+    """An exception's type and the place it came from; not its text, which may quote what it is about."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return type(error).__name__ + place
+
+
+def _plain(value: object) -> str:
+    text = value if isinstance(value, str) else _encode(value)
+    return text if text and text.isprintable() and not set(text) & {" ", '"', "="} else _encode(text)
+
+
+def _decimal(amount: Decimal) -> str:
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def request_fields(record: RequestRecord) -> dict[str, Any]:
+    """The fields of a request's line. Times are seconds, rounded to microseconds."""
+    fields: dict[str, Any] = {
+        "request_id": record.request_id,
+        "endpoint": record.endpoint,
+        "status": record.status,
+        "result": record.result,
+        "duration": round(record.duration, 6),
+    }
+    if record.key is not None:
+        fields["key"] = record.key
+    if record.model:
+        fields["model"] = record.model
+    elif record.requested_model is not None:
+        fields["requested_model"] = record.requested_model
+    if record.code is not None:
+        fields["code"] = record.code
+    if record.client_left:
+        fields["client_left"] = True
+    if not record.attempts:
+        return fields
+    fields["upstream"] = record.upstream
+    fields["upstream_model"] = record.upstream_model
+    if record.upstream_request_id is not None:
+        fields["upstream_request_id"] = record.upstream_request_id
+    fields["attempts"] = record.attempts
+    fields["streamed"] = record.streamed
+    if record.fault is not None:
+        fields["fault"] = record.fault
+    if record.failed_attempts:
+        fields["failed_attempts"] = [f"{upstream}: {kind}" for upstream, kind in record.failed_attempts]
+    if record.finish_reason is not None:
+        fields["finish_reason"] = record.finish_reason
+    if record.time_to_first_token is not None:
+        fields["time_to_first_token"] = round(record.time_to_first_token, 6)
+    if record.inter_token_latency is not None:
+        fields["inter_token_latency"] = round(record.inter_token_latency, 6)
+    if record.longest_gap is not None:
+        fields["longest_gap"] = round(record.longest_gap, 6)
+    if record.input_tokens is not None:
+        fields["input_tokens"] = record.input_tokens
+    if record.cached_input_tokens is not None:
+        fields["cached_input_tokens"] = record.cached_input_tokens
+    if record.cache_write_tokens is not None:
+        fields["cache_write_tokens"] = record.cache_write_tokens
+    if record.output_tokens is not None:
+        fields["output_tokens"] = record.output_tokens
+    if record.reasoning_tokens is not None:
+        fields["reasoning_tokens"] = record.reasoning_tokens
+    if record.estimated:
+        fields["estimated"] = True
+    if record.cost is not None:
+        fields["cost"] = _decimal(record.cost)
+    if record.upstream_cost is not None:
+        fields["upstream_cost"] = record.upstream_cost
+    if not record.priced:
+        fields["unpriced"] = True
+    if record.events:
+        fields["events"] = record.events
+    if record.malformed:
+        fields["malformed"] = record.malformed
+    fields["bytes_in"] = record.bytes_in
+    fields["bytes_out"] = record.bytes_out
+    return fields

@@ -1,0 +1,220 @@
+"""The structured log: complete lines, whole, from any thread, and never in anybody's way."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate.telemetry import Log, RequestRecord, lines, where
+from sluicegate.telemetry.lines import LineWriter
+from sluicegate.telemetry.log import request_fields
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    read, write = os.pipe()
+    yield read, write
+    for fd in (read, write):
+        try:
+            os.close(fd)
+        except OSError:
+            continue
+
+
+def written(log: Log, read: int, write: int) -> list[dict[str, Any]]:
+    log.close()
+    os.close(write)
+    with os.fdopen(os.dup(read)) as file:
+        return [json.loads(line) for line in file]
+
+
+def record(**fields: Any) -> RequestRecord:
+    base: dict[str, Any] = {
+        "request_id": "r", "endpoint": "chat_completions", "status": 200, "result": "ok", "duration": 1.0,
+        "model": "m", "upstream": "u", "upstream_model": "um", "attempts": 1,
+    }  # fmt: skip
+    return RequestRecord(**{**base, **fields})
+
+
+def test_an_event_is_one_json_object_a_line(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1])
+    log.info("started", count=2, text="a\nb\u2028", nothing=None)
+    log.error("failed")
+    first, second = written(log, *pipe)
+    assert first.pop("time").endswith("Z")
+    assert first == {"level": "info", "event": "started", "count": 2, "text": "a\nb\u2028"}
+    assert second["level"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_what_is_below_the_level_is_left_out(pipe: tuple[int, int], level: Any, seen: list[str]) -> None:
+    log = Log(pipe[1], level=level)
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    log.error("d")
+    assert [line["level"] for line in written(log, *pipe)] == seen
+
+
+def test_a_request_that_failed_is_a_warning(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1], level="warning")
+    log.request(record())
+    log.request(record(result="failed", status=502))
+    [line] = written(log, *pipe)
+    assert (line["level"], line["status"]) == ("warning", 502)
+
+
+def test_what_is_not_known_is_left_out_and_zero_is_kept() -> None:
+    fields = request_fields(record(input_tokens=0))
+    assert fields["input_tokens"] == 0
+    assert "output_tokens" not in fields
+    assert "cost" not in fields
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        ("0.10", "0.1"),
+        ("1E-12", "0.000000000001"),
+        ("0E-9", "0"),
+        ("100", "100"),
+        ("0.1234567890123456789", None),
+    ],
+)
+def test_a_cost_is_exact_plain_decimal_text(cost: str, text: str | None) -> None:
+    assert request_fields(record(cost=Decimal(cost)))["cost"] == (text or cost)
+
+
+def test_console_lines_are_for_people(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1], console=True)
+    log.info("started", models=2, path="/a b", empty="", break_="a\nb")
+    log.close()
+    os.close(pipe[1])
+    with os.fdopen(os.dup(pipe[0])) as file:
+        [line] = file
+    assert line.partition(" ")[2] == 'info    started models=2 path="/a b" empty="" break_="a\\nb"\n'
+
+
+def test_auto_is_json_where_nobody_watches(pipe: tuple[int, int]) -> None:
+    log = Log.configured("info", "auto", pipe[1])
+    log.info("started")
+    assert written(log, *pipe)[0]["event"] == "started"
+
+
+def test_auto_is_console_on_a_terminal() -> None:
+    master, slave = os.openpty()
+    log = Log.configured("info", "auto", slave)
+    log.info("started")
+    log.close()
+    assert b" info    started" in os.read(master, 1000)
+    os.close(master)
+    os.close(slave)
+
+
+def test_an_exceptions_place_is_named_and_not_its_text() -> None:
+    try:
+        int("sk-secret")
+    except ValueError as error:
+        place = where(error)
+    assert place.startswith("ValueError at ")
+    assert "sk-secret" not in place
+
+
+# === the writer ===
+
+
+def test_lines_of_many_threads_stay_whole(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1])
+    received: list[bytes] = []
+
+    def read() -> None:
+        while chunk := os.read(pipe[0], 65536):
+            received.append(chunk)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    threads = [
+        threading.Thread(target=lambda n=n: [log.info("line", n=n, pad="x" * 300) for _ in range(500)])  # type: ignore[misc]
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    os.close(pipe[1])
+    reader.join(10)
+    text = b"".join(received).decode().splitlines()
+    assert len(text) == 2000
+    for line in text:
+        assert json.loads(line)["event"] == "line"
+
+
+def test_a_write_to_a_pipe_never_splits_a_line(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[bytes] = []
+
+    def write(fd: int, data: Any) -> int:
+        writes.append(bytes(data))
+        return len(data)
+
+    monkeypatch.setattr("sluicegate.telemetry.lines.os.write", write)
+    writer = LineWriter(pipe[1])
+    for n in range(100):
+        writer.write(b"%d " % n + b"x" * 500 + b"\n")
+    writer.close()
+    assert len(writes) < 100
+    assert all(data.endswith(b"\n") and len(data) <= 4096 for data in writes)
+    assert b"".join(writes).count(b"\n") == 100
+
+
+def test_a_reader_that_does_not_read_holds_nobody_up(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_WAITING", 1000)
+    writer = LineWriter(pipe[1])
+    started = time.perf_counter()
+    for _ in range(5000):
+        writer.write(b"x" * 500 + b"\n")
+    assert time.perf_counter() - started < 5
+    assert writer.dropped > 0
+    writer.close(timeout=0.05)
+    # Let the thread go that waits in `write`.
+    while os.read(pipe[0], 1 << 20).count(b"\n") and writer._waiting:
+        continue
+
+
+def test_a_reader_that_is_gone_holds_nobody_up(pipe: tuple[int, int]) -> None:
+    os.close(pipe[0])
+    writer = LineWriter(pipe[1])
+    writer.write(b"lost\n")
+    writer.close()
+    assert writer.dropped == 1
+
+
+def test_a_file_gets_every_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    writer = LineWriter(fd)
+    for n in range(3000):
+        writer.write(b"%d\n" % n)
+    writer.close()
+    writer.close()
+    os.close(fd)
+    assert path.read_bytes().splitlines() == [b"%d" % n for n in range(3000)]
+    writer.write(b"late\n")
+    assert writer.dropped == 1
