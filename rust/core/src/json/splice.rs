@@ -27,6 +27,12 @@ impl Splice {
         self.replace(at..at, with);
     }
 
+    /// Takes back the last `count` replacements.
+    pub fn withdraw(&mut self, count: usize) {
+        let kept = self.edits.len().saturating_sub(count);
+        self.edits.truncate(kept);
+    }
+
     /// Forgets all replacements, keeps the memory.
     pub fn clear(&mut self) {
         self.edits.clear();

@@ -1,6 +1,26 @@
 //! Token usage in one normal form, whatever dialect the upstream speaks.
 
+mod anthropic;
+mod cohere;
+mod counts;
+mod deepseek;
+mod gemini;
+mod groq;
+mod llama_cpp;
+mod mistral;
+mod ollama;
+mod openai;
+mod perplexity;
+mod report;
+mod settle;
+mod tally;
+mod xai;
+
 use std::str::FromStr;
+
+pub(crate) use counts::Count;
+pub(crate) use report::{Report, Within};
+pub(crate) use tally::Tally;
 
 /// Token counts of one reply. Input includes what was read from and written to the cache, output includes reasoning.
 /// `None` is "not reported", which is not zero.

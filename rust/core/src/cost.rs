@@ -1,0 +1,256 @@
+//! Putting cost into a usage object. What it costs is decided elsewhere; here the members that say so find their place.
+
+use bytes::Bytes;
+
+use crate::json::cursor::Cursor;
+use crate::json::scan::{self, Fault, Kind, Problem, Value, skip_space};
+use crate::json::splice::Splice;
+use crate::json::string;
+
+/// Put in front of the upstream's own name for a member where that name is one of ours.
+pub const UPSTREAM_PREFIX: &str = "upstream_";
+
+/// Plans the edits that add `members` (`"cost":0.1,"cost_details":{…}`, without braces) to the object `usage` of `text`; false where
+/// that cannot be: `usage` is no object, or `members` are not JSON members.
+///
+/// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to `upstream_` and that name,
+/// so that the upstream's own cost is neither lost nor taken for ours; where that name is taken too, by a gateway like this one in front
+/// of the upstream, it is renamed likewise. Line ends between members become spaces, so that an event stays one line.
+pub fn splice(
+    text: &[u8],
+    usage: Value,
+    members: &Bytes,
+    max_depth: usize,
+    plan: &mut Splice,
+) -> bool {
+    let object = usage.bytes(text);
+    let names = match names(members, max_depth) {
+        Ok(names) if usage.kind == Kind::Object => names,
+        _ => return false,
+    };
+    let mut last_end = None;
+    let mut taken = 0u64;
+    let mut prefixed = false;
+    let mut renamed = 0;
+    let rename = |key: Value, plan: &mut Splice| {
+        let inside_quotes = usage.start + key.start + 1;
+        plan.insert(
+            inside_quotes,
+            Bytes::from_static(UPSTREAM_PREFIX.as_bytes()),
+        );
+    };
+    let read = Cursor::new(object, max_depth).members(|cursor, key| {
+        match ours(key.content(object), &names) {
+            Some((bit, 0)) => {
+                rename(key, plan);
+                renamed += 1;
+                taken |= bit;
+            }
+            Some(_) => prefixed = true,
+            None => {}
+        }
+        last_end = Some(cursor.skip()?.end);
+        Ok(())
+    });
+    if read.is_err() {
+        plan.withdraw(renamed);
+        return false;
+    }
+    if prefixed && taken != 0 {
+        let _ = Cursor::new(object, max_depth).members(|cursor, key| {
+            if let Some((bit, 1..)) = ours(key.content(object), &names)
+                && taken & bit != 0
+            {
+                rename(key, plan);
+            }
+            cursor.skip().map(drop)
+        });
+    }
+    let members = one_line(members);
+    match last_end {
+        Some(end) => {
+            plan.insert(usage.start + end, Bytes::from_static(b","));
+            plan.insert(usage.start + end, members);
+        }
+        None => plan.insert(usage.start + 1, members),
+    }
+    true
+}
+
+/// Whether the upstream's member `key` has one of our names, behind any number of `upstream_`: that name's bit, and the number.
+fn ours(key: &[u8], names: &[&[u8]]) -> Option<(u64, usize)> {
+    let prefix = UPSTREAM_PREFIX.as_bytes();
+    let decoded;
+    let key = if key.contains(&b'\\') {
+        decoded = string::decode(key);
+        decoded.as_bytes()
+    } else {
+        key
+    };
+    let mut name = key;
+    let mut prefixes = 0;
+    while let Some(rest) = name.strip_prefix(prefix) {
+        name = rest;
+        prefixes += 1;
+    }
+    let i = names.iter().position(|ours| {
+        *ours == name || ours.contains(&b'\\') && string::decode(ours).as_bytes() == name
+    })?;
+    Some((1 << (i % 64), prefixes))
+}
+
+/// The names of `members`, escapes untouched.
+fn names(members: &[u8], max_depth: usize) -> Result<Vec<&[u8]>, Fault> {
+    let mut names = Vec::with_capacity(8);
+    let mut at = 0;
+    loop {
+        let key = scan::value(members, at, max_depth)?;
+        let colon = skip_space(members, key.end);
+        if key.kind != Kind::String || members.get(colon) != Some(&b':') {
+            return unexpected(colon);
+        }
+        names.push(key.content(members));
+        at = skip_space(members, scan::value(members, colon + 1, max_depth)?.end);
+        match members.get(at) {
+            None => return Ok(names),
+            Some(b',') => at += 1,
+            Some(_) => return unexpected(at),
+        }
+    }
+}
+
+fn unexpected<T>(offset: usize) -> Result<T, Fault> {
+    Err(Fault {
+        problem: Problem::UnexpectedByte,
+        offset,
+    })
+}
+
+fn one_line(members: &Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', members).is_none() {
+        return members.clone();
+    }
+    let space = |&byte: &u8| {
+        if matches!(byte, b'\n' | b'\r') {
+            b' '
+        } else {
+            byte
+        }
+    };
+    members.iter().map(space).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value as Json, json};
+
+    fn add(usage: &str, members: &str) -> Option<String> {
+        let text = format!("{{\"usage\": {usage}}}");
+        let value = scan::value(text.as_bytes(), 10, 64).unwrap();
+        let mut plan = Splice::new();
+        let done = splice(
+            text.as_bytes(),
+            value,
+            &Bytes::copy_from_slice(members.as_bytes()),
+            64,
+            &mut plan,
+        );
+        assert_eq!(done, !plan.is_empty());
+        let mut out = Vec::new();
+        plan.apply(text.as_bytes(), &mut out);
+        done.then(|| String::from_utf8(out[10..out.len() - 1].to_vec()).unwrap())
+    }
+
+    #[test]
+    fn members_come_last_and_every_other_byte_stays() {
+        assert_eq!(
+            add("{ \"prompt_tokens\" : 14 }", "\"cost\":0.1").unwrap(),
+            "{ \"prompt_tokens\" : 14,\"cost\":0.1 }"
+        );
+        assert_eq!(add("{}", "\"cost\":1").unwrap(), "{\"cost\":1}");
+        assert_eq!(add("{ }", "\"cost\":1").unwrap(), "{\"cost\":1 }");
+        assert_eq!(
+            add("{\"a\":{\"b\":[]}\n}", "\"x\":null,\"y\":{}").unwrap(),
+            "{\"a\":{\"b\":[]},\"x\":null,\"y\":{}\n}"
+        );
+    }
+
+    #[test]
+    fn the_upstreams_own_cost_keeps_its_value_under_another_name() {
+        assert_eq!(
+            add("{\"cost\":0.5,\"n\":1}", "\"cost\":0.1").unwrap(),
+            "{\"upstream_cost\":0.5,\"n\":1,\"cost\":0.1}"
+        );
+        assert_eq!(
+            add("{\"co\\u0073t\":0.5}", "\"cost\":0.1").unwrap(),
+            "{\"upstream_co\\u0073t\":0.5,\"cost\":0.1}"
+        );
+    }
+
+    #[test]
+    fn a_chain_of_gateways_keeps_every_cost() {
+        assert_eq!(
+            add("{\"upstream_cost\":2,\"cost\":1}", "\"cost\":0").unwrap(),
+            "{\"upstream_upstream_cost\":2,\"upstream_cost\":1,\"cost\":0}"
+        );
+        assert_eq!(
+            add("{\"upstream_cost\":2}", "\"cost\":0").unwrap(),
+            "{\"upstream_cost\":2,\"cost\":0}"
+        );
+    }
+
+    #[test]
+    fn a_nested_member_of_the_same_name_is_left_alone() {
+        assert_eq!(
+            add("{\"d\":{\"cost\":3}}", "\"cost\":0").unwrap(),
+            "{\"d\":{\"cost\":3},\"cost\":0}"
+        );
+    }
+
+    #[test]
+    fn an_event_stays_one_line() {
+        assert_eq!(
+            add("{\"a\":1}", "\"cost\":1,\n\"d\":\r\n2").unwrap(),
+            "{\"a\":1,\"cost\":1, \"d\":  2}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_added_is_not() {
+        assert_eq!(add("[1]", "\"cost\":1"), None);
+        assert_eq!(add("null", "\"cost\":1"), None);
+        for members in [
+            "",
+            "cost",
+            "\"cost\"",
+            "\"cost\":",
+            "\"cost\":1,",
+            "\"a\":1}",
+            "1:2",
+        ] {
+            assert_eq!(add("{\"cost\":1}", members), None, "{members}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_object_stays_what_it_was_but_for_the_cost(
+            names in proptest::collection::btree_set(prop::sample::select(vec!["cost", "upstream_cost", "cost_details", "prompt_tokens", "", "é\"\\"]), 0..6),
+            pretty in any::<bool>(),
+        ) {
+            let before: serde_json::Map<String, Json> = names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), json!(i))).collect();
+            let text = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) }.unwrap();
+            let mut after: serde_json::Map<String, Json> = serde_json::from_str(&add(&text, "\"cost\":9,\"cost_details\":{}").unwrap()).unwrap();
+            prop_assert_eq!(after.remove("cost"), Some(json!(9)));
+            prop_assert_eq!(after.remove("cost_details"), Some(json!({})));
+            prop_assert_eq!(after.len(), before.len());
+            let mut values: Vec<_> = after.values().map(Json::to_string).collect();
+            values.sort();
+            let mut expected: Vec<_> = before.values().map(Json::to_string).collect();
+            expected.sort();
+            prop_assert_eq!(values, expected);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The numbers of usage objects, each dialect's in its own terms, and the rule by which newer ones are taken in.
+
+/// A number that some dialect reports. The same quantity under another name, or with another relation to its whole, is another count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// `prompt_tokens`: cached tokens are inside.
+    Prompt,
+    /// `input_tokens`: cached tokens are inside (Responses) or beside (Anthropic).
+    Input,
+    Completion,
+    Output,
+    Total,
+    /// Cached tokens that are a part of the prompt.
+    Cached,
+    CacheWrite,
+    /// Cache reads under Anthropic's name.
+    CacheRead,
+    /// Cache writes under Anthropic's name.
+    CacheCreation,
+    CacheCreation5m,
+    CacheCreation1h,
+    Reasoning,
+    /// Reasoning that is never a part of the completion.
+    Thoughts,
+    InputAudio,
+    OutputAudio,
+    InputImage,
+    OutputImage,
+    /// What was billed, where that may differ from what was used.
+    BilledInput,
+    BilledOutput,
+    /// Prompt tokens that were computed, those found in the cache left out.
+    Evaluated,
+    /// Prompt tokens found in the cache, beside the computed ones.
+    Reused,
+    Predicted,
+}
+
+const COUNTS: usize = Count::Predicted as usize + 1;
+
+/// The counts of one or more usage objects. `None` is "not reported".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    values: [Option<u64>; COUNTS],
+}
+
+impl Counts {
+    /// What was reported as `count`.
+    pub(crate) fn get(&self, count: Count) -> Option<u64> {
+        self.values.get(count as usize).copied().flatten()
+    }
+
+    /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Nothing is ever summed, because totals are
+    /// repeated and run on (`agno-agi/agno#6058`), and no zero takes back what an earlier event said (`envoyproxy/ai-gateway#2292`).
+    pub(crate) fn set(&mut self, count: Count, value: u64) {
+        if let Some(slot) = self.values.get_mut(count as usize)
+            && (value != 0 || slot.is_none())
+        {
+            *slot = Some(value);
+        }
+    }
+
+    /// Takes in newer counts, each by the rule of [`set`](Self::set).
+    pub(crate) fn merge(&mut self, newer: &Counts) {
+        for (slot, value) in self.values.iter_mut().zip(newer.values) {
+            if let Some(value) = value
+                && (value != 0 || slot.is_none())
+            {
+                *slot = Some(value);
+            }
+        }
+    }
+
+    /// Whether nothing was reported.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+}

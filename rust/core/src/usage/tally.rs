@@ -1,0 +1,67 @@
+//! One reply's usage, gathered over its events.
+
+use super::counts::{Count, Counts};
+use super::report::Report;
+use super::settle::settle;
+use super::{Dialect, Usage};
+
+/// What a reply has reported so far. Counts are kept in the upstream's terms until they are asked for, since the events of one reply may
+/// each hold a part of what settles a dialect's inclusions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    dialect: Option<Dialect>,
+    counts: Counts,
+    cost: Option<(Box<str>, &'static str)>,
+}
+
+/// Whether a JSON number is zero: no digit of its significand is anything else.
+fn is_zero(number: &[u8]) -> bool {
+    number
+        .iter()
+        .take_while(|byte| !matches!(byte, b'e' | b'E'))
+        .all(|byte| !matches!(byte, b'1'..=b'9'))
+}
+
+impl Tally {
+    /// Nothing reported yet. `dialect`: what is known of the upstream in advance.
+    pub(crate) fn new(dialect: Option<Dialect>) -> Self {
+        Tally {
+            dialect,
+            ..Tally::default()
+        }
+    }
+
+    /// Takes in what the payload `text` reported.
+    pub(crate) fn add(&mut self, report: &Report, text: &[u8]) {
+        self.counts.merge(&report.counts);
+        if let Some((range, field)) = &report.cost
+            && let Some(number) = text.get(range.clone())
+            && (self.cost.is_none() || !is_zero(number))
+            && let Ok(number) = std::str::from_utf8(number)
+            && self
+                .cost
+                .as_ref()
+                .is_none_or(|(known, _)| **known != *number)
+        {
+            self.cost = Some((number.into(), field));
+        }
+    }
+
+    /// Takes in a newer value of one count.
+    pub(crate) fn set(&mut self, count: Count, value: u64) {
+        self.counts.set(count, value);
+    }
+
+    /// The normal form of what was reported so far; None where nothing was.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        let usage = settle(&self.counts, self.dialect);
+        match &self.cost {
+            None => usage,
+            Some((cost, field)) => Some(Usage {
+                upstream_cost: Some(cost.clone()),
+                upstream_cost_field: Some(field),
+                ..usage.unwrap_or_default()
+            }),
+        }
+    }
+}
