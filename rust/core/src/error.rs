@@ -23,6 +23,8 @@ pub enum ErrorKind {
     NotAnObject,
     /// A member of a request has a type that its name rules out (`"stream": "yes"`).
     WrongType,
+    /// An object holds a member that is read under one key more often than anyone has a reason for.
+    TooManyDuplicates,
     /// The upstream reports an error where a piece of its answer is expected.
     ReportedError,
     /// A stream ends in which no piece of an answer came.
@@ -41,6 +43,7 @@ impl ErrorKind {
         ErrorKind::TrailingBytes,
         ErrorKind::NotAnObject,
         ErrorKind::WrongType,
+        ErrorKind::TooManyDuplicates,
         ErrorKind::ReportedError,
         ErrorKind::NoCompletion,
     ];
@@ -58,6 +61,7 @@ impl ErrorKind {
             ErrorKind::TrailingBytes => "trailing_bytes",
             ErrorKind::NotAnObject => "not_an_object",
             ErrorKind::WrongType => "wrong_type",
+            ErrorKind::TooManyDuplicates => "too_many_duplicates",
             ErrorKind::ReportedError => "reported_error",
             ErrorKind::NoCompletion => "no_completion",
         }
@@ -76,6 +80,7 @@ impl ErrorKind {
             ErrorKind::TrailingBytes => "bytes after the JSON document",
             ErrorKind::NotAnObject => "the JSON document is not an object",
             ErrorKind::WrongType => "a member has the wrong type",
+            ErrorKind::TooManyDuplicates => "a member occurs too often",
             ErrorKind::ReportedError => "the upstream reports an error in its stream",
             ErrorKind::NoCompletion => "the stream holds no completion",
         }
@@ -130,15 +135,16 @@ mod tests {
             ErrorKind::TrailingBytes => 6,
             ErrorKind::NotAnObject => 7,
             ErrorKind::WrongType => 8,
-            ErrorKind::ReportedError => 9,
-            ErrorKind::NoCompletion => 10,
+            ErrorKind::TooManyDuplicates => 9,
+            ErrorKind::ReportedError => 10,
+            ErrorKind::NoCompletion => 11,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=10).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=11).collect::<Vec<_>>());
     }
 
     #[test]

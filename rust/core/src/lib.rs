@@ -10,5 +10,6 @@ pub mod json;
 pub mod limits;
 pub mod mode;
 pub mod pipeline;
+pub mod request;
 pub mod sse;
 pub mod usage;

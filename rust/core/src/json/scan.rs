@@ -20,6 +20,7 @@
 use std::ops::Range;
 
 use super::string;
+use crate::error::{Error, ErrorKind};
 
 /// Containers that may be open at once. A bit each, 64 bytes of stack; real payloads stay below 32.
 pub const MAX_DEPTH: usize = 512;
@@ -163,6 +164,20 @@ impl std::fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+impl From<Fault> for Error {
+    /// The same problem; the offset counts from the text's start.
+    fn from(fault: Fault) -> Self {
+        let kind = match fault.problem {
+            Problem::UnexpectedEnd => ErrorKind::UnexpectedEnd,
+            Problem::UnexpectedByte => ErrorKind::UnexpectedByte,
+            Problem::InvalidUtf8 => ErrorKind::InvalidUtf8,
+            Problem::TooDeep => ErrorKind::TooDeep,
+            Problem::TrailingBytes => ErrorKind::TrailingBytes,
+        };
+        Error::new(kind, fault.offset as u64)
+    }
+}
 
 fn fault<T>(problem: Problem, offset: usize) -> Result<T, Fault> {
     Err(Fault { problem, offset })
