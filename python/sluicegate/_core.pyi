@@ -20,6 +20,8 @@ class Reply(Protocol):
         """
     def price(self, usage: Usage) -> bytes | None:
         """JSON members to add to the usage object (no braces, no leading comma), or None."""
+    def abort(self) -> None:
+        """The reply cannot be completed: end the ASGI call without a last body message, so that the server cuts the connection."""
     def failed(self, fault: Fault) -> Route | tuple[int, Headers, bytes]:
         """The attempt failed before anything reached the client: the next route to try, or the error reply."""
 

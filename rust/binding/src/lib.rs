@@ -1,12 +1,48 @@
 //! The Python extension module `sluicegate._core`: the only crate that knows PyO3.
-#![allow(missing_docs)]
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `asgi` | a [`sluicegate_relay::Sink`] over an ASGI server's `send` |
+//! | `delivery` | which replies have frames ready; all of them are delivered in one hold of the GIL |
+//! | `director` | the relay's decisions, asked of a Python object |
+//! | `exchange`, `relay`, `upstream`, `request`, `usage` | the classes |
+//! | `errors` | one map of errors to exceptions |
+#![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
+
+mod asgi;
+mod delivery;
+mod director;
+mod errors;
+mod exchange;
+mod relay;
+mod request;
+mod upstream;
+mod usage;
 
 use pyo3::prelude::*;
 
-/// The byte path of sluicegate.
+/// The byte path of sluicegate. Private: `sluicegate` re-exports what is public.
 #[pymodule]
 mod _core {
+    use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
+    use sluicegate_relay::FaultKind;
+
     #[pymodule_export]
-    #[allow(non_upper_case_globals)]
-    const __version__: &str = env!("CARGO_PKG_VERSION");
+    use super::exchange::{PyExchange, PyFault, PyOutcome};
+    #[pymodule_export]
+    use super::relay::PyRelay;
+    #[pymodule_export]
+    use super::request::PyRequest;
+    #[pymodule_export]
+    use super::upstream::{PyDeadlines, PyRoute, PyUpstream};
+    #[pymodule_export]
+    use super::usage::PyUsage;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        let kinds = FaultKind::ALL.map(FaultKind::as_str);
+        module.add("FAULT_KINDS", PyTuple::new(module.py(), kinds)?)
+    }
 }

@@ -1,1 +1,27 @@
-//! Upstream connections, deadlines and the pump: everything of sluicegate that waits. Knows the core, knows no Python.
+//! Upstream connections, deadlines and the pump: everything of sluicegate that waits.
+//!
+//! One thread, one tokio runtime ([`Relay`]). An exchange ([`exchange`]) takes a client's request to an upstream
+//! ([`upstream`]), feeds the reply through the core's pipeline ([`pump`]) and hands frames to a [`Sink`]. What has to be
+//! decided on the way is asked of a [`Director`]. Knows the core; knows neither Python nor the server in front.
+
+#![warn(missing_docs)]
+
+mod connect;
+mod deadlines;
+mod decode;
+pub mod exchange;
+pub mod fault;
+mod headers;
+pub mod outcome;
+mod pump;
+mod runtime;
+pub mod sink;
+pub mod upstream;
+
+pub use deadlines::Deadlines;
+pub use exchange::{Control, Exchange};
+pub use fault::{Fault, FaultKind};
+pub use outcome::Outcome;
+pub use runtime::{Relay, RelayError};
+pub use sink::{Director, ErrorReply, Next, Sink};
+pub use upstream::{Route, Upstream, UpstreamError, UpstreamSettings};

@@ -1,0 +1,322 @@
+//! A sink over an ASGI server's `send`.
+//!
+//! granian's `send` may be called from any thread: it puts the message into a bounded channel and returns an awaitable that is
+//! done already, or, where the client is slow and the channel full, one that is pending. The first costs no turn of the event
+//! loop; the second, and every `send` of another server (a coroutine function that only its loop may run), is handed to the
+//! reply's `defer`, which awaits it on the loop. Until that is done nothing more is sent: that is the backpressure.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use sluicegate_relay::Sink;
+use sluicegate_relay::sink::HeaderList;
+
+use crate::delivery;
+
+#[derive(Default)]
+struct State {
+    start: Option<(u16, HeaderList)>,
+    frames: Vec<Bytes>,
+    /// Bytes in `frames`, and in the message that `send` has not finished with.
+    bytes: usize,
+    in_flight: usize,
+    ended: bool,
+    end_sent: bool,
+    /// A message is with the event loop.
+    waiting: bool,
+    /// In the list of what is ready.
+    queued: bool,
+    /// The server takes no more.
+    dead: bool,
+}
+
+impl State {
+    fn has_work(&self) -> bool {
+        self.start.is_some() || !self.frames.is_empty() || self.ended && !self.end_sent
+    }
+}
+
+/// The shared part of a reply on its way out: the relay's thread fills and delivers it, the event loop reports back.
+pub(crate) struct Outlet {
+    state: Mutex<State>,
+    waker: AtomicWaker,
+    send: Py<PyAny>,
+    reply: Py<PyAny>,
+    direct: bool,
+}
+
+enum Message {
+    Start(u16, HeaderList),
+    Body {
+        frames: Vec<Bytes>,
+        bytes: usize,
+        more: bool,
+    },
+}
+
+impl Outlet {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_message(&self) -> Option<Message> {
+        let mut state = self.lock();
+        state.queued = false;
+        if state.waiting || state.dead {
+            return None;
+        }
+        if let Some((status, headers)) = state.start.take() {
+            return Some(Message::Start(status, headers));
+        }
+        if !state.has_work() {
+            return None;
+        }
+        let frames = std::mem::take(&mut state.frames);
+        let bytes = std::mem::take(&mut state.bytes);
+        state.in_flight = bytes;
+        state.end_sent = state.ended;
+        Some(Message::Body {
+            frames,
+            bytes,
+            more: !state.ended,
+        })
+    }
+
+    /// Hand over what there is, until the server makes us wait. Needs the GIL.
+    pub(crate) fn deliver(self: &Arc<Self>, py: Python<'_>) {
+        while let Some(message) = self.next_message() {
+            if let Err(error) = self.deliver_one(py, message) {
+                error.write_unraisable(py, Some(self.reply.bind(py)));
+                self.resume(false);
+                return;
+            }
+        }
+        self.waker.wake();
+    }
+
+    fn deliver_one(self: &Arc<Self>, py: Python<'_>, message: Message) -> PyResult<()> {
+        let message = asgi_message(py, message)?;
+        let pending = if self.direct {
+            let sent = self.send.bind(py).call1((message,))?;
+            if is_done(&sent)? {
+                self.lock().in_flight = 0;
+                return Ok(());
+            }
+            sent
+        } else {
+            message.into_any()
+        };
+        self.lock().waiting = true;
+        let resume = Resume {
+            outlet: Arc::clone(self),
+        };
+        self.reply
+            .bind(py)
+            .call_method1(pyo3::intern!(py, "defer"), (pending, resume))?;
+        Ok(())
+    }
+
+    fn resume(&self, ok: bool) {
+        let mut state = self.lock();
+        state.waiting = false;
+        state.in_flight = 0;
+        if !ok {
+            state.dead = true;
+            state.frames.clear();
+            state.bytes = 0;
+        }
+        drop(state);
+        self.waker.wake();
+    }
+}
+
+fn asgi_message<'py>(py: Python<'py>, message: Message) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let kind = pyo3::intern!(py, "type");
+    match message {
+        Message::Start(status, headers) => {
+            dict.set_item(kind, pyo3::intern!(py, "http.response.start"))?;
+            dict.set_item(pyo3::intern!(py, "status"), status)?;
+            let pairs = PyList::empty(py);
+            for (name, value) in &headers {
+                let pair = [PyBytes::new(py, name), PyBytes::new(py, value)];
+                pairs.append(PyTuple::new(py, pair)?)?;
+            }
+            dict.set_item(pyo3::intern!(py, "headers"), pairs)?;
+        }
+        Message::Body {
+            frames,
+            bytes,
+            more,
+        } => {
+            dict.set_item(kind, pyo3::intern!(py, "http.response.body"))?;
+            let body = match frames.as_slice() {
+                [frame] => PyBytes::new(py, frame),
+                frames => PyBytes::new_with(py, bytes, |mut room| {
+                    for frame in frames {
+                        let (here, rest) = room.split_at_mut(frame.len());
+                        here.copy_from_slice(frame);
+                        room = rest;
+                    }
+                    Ok(())
+                })?,
+            };
+            dict.set_item(pyo3::intern!(py, "body"), body)?;
+            dict.set_item(pyo3::intern!(py, "more_body"), more)?;
+        }
+    }
+    Ok(dict)
+}
+
+/// Whether `object` is of granian's class `name`. The class is remembered once it was met, so that this is one comparison.
+fn is_granian(
+    object: &Bound<'_, PyAny>,
+    cache: &PyOnceLock<Py<PyType>>,
+    name: &str,
+) -> PyResult<bool> {
+    let py = object.py();
+    let class = object.get_type();
+    if let Some(known) = cache.get(py) {
+        return Ok(class.is(known.bind(py)));
+    }
+    let met = class.name()? == name && {
+        let module = class.getattr(pyo3::intern!(py, "__module__"))?;
+        module.extract::<String>().is_ok_and(|module| {
+            module == "builtins" && name == "PyEmptyAwaitable" || module.starts_with("granian")
+        })
+    };
+    if met {
+        let _ = cache.set(py, class.unbind());
+    }
+    Ok(met)
+}
+
+/// granian's own `send`: a bound method of its protocol object.
+fn is_direct(send: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static PROTOCOL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match send.getattr_opt(pyo3::intern!(send.py(), "__self__"))? {
+        Some(owner) => is_granian(&owner, &PROTOCOL, "ASGIHTTPProtocol"),
+        None => Ok(false),
+    }
+}
+
+/// The awaitable that granian returns where the message was taken at once.
+fn is_done(awaitable: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static DONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    is_granian(awaitable, &DONE, "PyEmptyAwaitable")
+}
+
+/// What `defer` calls when the server has taken the message, or will not.
+#[pyclass(module = "sluicegate._core", frozen)]
+struct Resume {
+    outlet: Arc<Outlet>,
+}
+
+#[pymethods]
+impl Resume {
+    fn __call__(&self, ok: bool) {
+        self.outlet.resume(ok);
+    }
+}
+
+/// The relay's end of an outlet.
+pub(crate) struct AsgiSink {
+    outlet: Arc<Outlet>,
+    bound: usize,
+}
+
+impl AsgiSink {
+    /// `reply` has `send` and `defer`; `bound` is the bytes that may wait.
+    pub(crate) fn new(reply: &Bound<'_, PyAny>, bound: usize) -> PyResult<Self> {
+        let send = reply.getattr(pyo3::intern!(reply.py(), "send"))?;
+        let direct = is_direct(&send)?;
+        let outlet = Outlet {
+            state: Mutex::default(),
+            waker: AtomicWaker::new(),
+            send: send.unbind(),
+            reply: reply.clone().unbind(),
+            direct,
+        };
+        Ok(Self {
+            outlet: Arc::new(outlet),
+            bound,
+        })
+    }
+
+    /// Change the state; queue the outlet where that left something to deliver.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.outlet.lock();
+        change(&mut state);
+        self.queue(state);
+    }
+
+    fn queue(&self, mut state: MutexGuard<'_, State>) {
+        if state.queued || state.waiting || state.dead || !state.has_work() {
+            return;
+        }
+        state.queued = true;
+        drop(state);
+        delivery::ready(&self.outlet);
+    }
+}
+
+impl Sink for AsgiSink {
+    fn start(&mut self, status: u16, headers: HeaderList) {
+        self.change(|state| state.start = Some((status, headers)));
+    }
+
+    fn push(&mut self, frames: &mut Vec<Bytes>) {
+        self.change(|state| {
+            if state.dead {
+                frames.clear();
+                return;
+            }
+            state.bytes += frames.iter().map(Bytes::len).sum::<usize>();
+            state.frames.append(frames);
+        });
+    }
+
+    fn end(&mut self) {
+        self.change(|state| state.ended = true);
+    }
+
+    fn abort(&mut self) {
+        self.change(|state| {
+            state.frames.clear();
+            state.bytes = 0;
+            state.dead = true;
+        });
+        let _ = Python::try_attach(|py| {
+            let reply = self.outlet.reply.bind(py);
+            if let Err(error) = reply.call_method0(pyo3::intern!(py, "abort")) {
+                error.write_unraisable(py, Some(reply));
+            }
+        });
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.outlet.waker.register(cx.waker());
+        let state = self.outlet.lock();
+        let full = !state.dead && state.bytes + state.in_flight >= self.bound;
+        self.queue(state);
+        if full { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.outlet.waker.register(cx.waker());
+        let state = self.outlet.lock();
+        let flushed = state.dead || !state.waiting && !state.has_work();
+        self.queue(state);
+        if flushed {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! One map from the errors of the Rust side to the exceptions of `sluicegate.errors`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use sluicegate_core::error::{Error, ErrorKind};
+use sluicegate_relay::{RelayError, UpstreamError};
+
+/// The exception class for an error's kind; exhaustive, so that a new kind does not compile until it has one.
+fn class_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::EventTooLarge => "EventTooLarge",
+        ErrorKind::DocumentTooLarge => "DocumentTooLarge",
+        ErrorKind::TooDeep => "TooDeep",
+        ErrorKind::WrongType | ErrorKind::TooManyDuplicates => "InvalidRequest",
+        ErrorKind::ReportedError | ErrorKind::NoCompletion => "ParseError",
+        ErrorKind::UnexpectedEnd
+        | ErrorKind::UnexpectedByte
+        | ErrorKind::InvalidUtf8
+        | ErrorKind::TrailingBytes
+        | ErrorKind::NotAnObject => "InvalidJSON",
+    }
+}
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module =
+        ERRORS.get_or_try_init(py, || py.import("sluicegate.errors").map(Bound::unbind))?;
+    module.bind(py).getattr(name)
+}
+
+fn raise(
+    py: Python<'_>,
+    name: &str,
+    arguments: impl for<'py> pyo3::call::PyCallArgs<'py>,
+) -> PyErr {
+    let exception =
+        class(py, name).and_then(|class| class.cast_into::<PyType>().map_err(Into::into));
+    match exception.and_then(|class| class.call1(arguments)) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn parse_error(py: Python<'_>, error: &Error) -> PyErr {
+    raise(
+        py,
+        class_name(error.kind),
+        (error.kind.message(), error.offset),
+    )
+}
+
+pub(crate) fn upstream_error(py: Python<'_>, error: &UpstreamError) -> PyErr {
+    raise(py, "ConfigurationError", (error.to_string(),))
+}
+
+pub(crate) fn relay_error(py: Python<'_>, error: &RelayError) -> PyErr {
+    raise(py, "RelayClosed", (error.to_string(),))
+}

@@ -1,0 +1,117 @@
+//! `Relay`: the thread, and the way onto it.
+
+use bytes::Bytes;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use sluicegate_core::limits::{Limits, MAX_DOCUMENT, MAX_EVENT};
+use sluicegate_core::pipeline::Api;
+use sluicegate_relay::{Exchange, Relay};
+
+use crate::asgi::AsgiSink;
+use crate::delivery;
+use crate::director::PyDirector;
+use crate::errors;
+use crate::exchange::PyExchange;
+use crate::request::PyRequest;
+use crate::upstream::PyRoute;
+
+/// Bytes of one reply that wait here for a slow client at most; the server's own buffers come on top.
+const DEFAULT_CLIENT_BUFFER: usize = 64 * 1024;
+
+#[pyclass(name = "Relay", module = "sluicegate._core", frozen)]
+pub(crate) struct PyRelay {
+    inner: Relay,
+    limits: Limits,
+    client_buffer: usize,
+}
+
+#[pymethods]
+impl PyRelay {
+    #[new]
+    #[pyo3(signature = (
+        *, max_event_bytes=MAX_EVENT, max_reply_bytes=MAX_DOCUMENT, client_buffer_bytes=DEFAULT_CLIENT_BUFFER,
+    ))]
+    fn new(
+        py: Python<'_>,
+        max_event_bytes: usize,
+        max_reply_bytes: usize,
+        client_buffer_bytes: usize,
+    ) -> PyResult<Self> {
+        // The thread stays attached for its life and only lets the GIL go: attaching anew for each delivery would make a new
+        // thread state each time.
+        let around = |life: Box<dyn FnOnce() + Send>| {
+            let _ = Python::try_attach(|py| py.detach(life));
+        };
+        let inner = Relay::start(delivery::deliver_ready, around)
+            .map_err(|error| errors::relay_error(py, &error))?;
+        let limits = Limits {
+            max_event: max_event_bytes,
+            max_document: max_reply_bytes,
+            ..Limits::default()
+        };
+        Ok(Self {
+            inner,
+            limits,
+            client_buffer: client_buffer_bytes,
+        })
+    }
+
+    #[allow(clippy::too_many_arguments)] // Each is a different thing; a record of them would be made anew for each request.
+    fn forward(
+        &self,
+        py: Python<'_>,
+        request: &PyRequest,
+        path: &str,
+        route: &PyRoute,
+        headers: &Bound<'_, PyAny>,
+        request_id: &str,
+        reply: Bound<'_, PyAny>,
+    ) -> PyResult<PyExchange> {
+        let api = match path {
+            "/chat/completions" => Api::Chat,
+            "/completions" => Api::Completions,
+            "/embeddings" => Api::Embeddings,
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "no API is known at '{path}'"
+                )));
+            }
+        };
+        let mut list = Vec::new();
+        for pair in headers.try_iter()? {
+            let (name, value): (PyBackedBytes, PyBackedBytes) = pair?.extract()?;
+            list.push((
+                Bytes::copy_from_slice(&name),
+                Bytes::copy_from_slice(&value),
+            ));
+        }
+        let exchange = Exchange {
+            request: request.inner.clone(),
+            api,
+            path: path.into(),
+            headers: list,
+            request_id: request_id.into(),
+            route: route.inner.clone(),
+            limits: self.limits,
+            sink: Box::new(AsgiSink::new(&reply, self.client_buffer)?),
+            director: Box::new(PyDirector {
+                reply: reply.unbind(),
+            }),
+        };
+        let control = self
+            .inner
+            .submit(exchange)
+            .map_err(|error| errors::relay_error(py, &error))?;
+        Ok(PyExchange { control })
+    }
+
+    #[getter]
+    fn active(&self) -> usize {
+        self.inner.active()
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+}

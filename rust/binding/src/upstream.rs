@@ -1,0 +1,162 @@
+//! `Deadlines`, `Upstream`, `Route`: what Python says of an upstream, once, at start.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use sluicegate_core::usage::Dialect;
+use sluicegate_relay::{Deadlines, Route, Upstream, UpstreamSettings};
+
+use crate::errors;
+
+pub(crate) type PyHeaders = Vec<(PyBackedBytes, PyBackedBytes)>;
+
+pub(crate) fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
+    headers
+        .into_iter()
+        .map(|(name, value)| {
+            (
+                Bytes::copy_from_slice(&name),
+                Bytes::copy_from_slice(&value),
+            )
+        })
+        .collect()
+}
+
+pub(crate) fn seconds(name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
+    value
+        .map(|value| {
+            Duration::try_from_secs_f64(value)
+                .map_err(|_| PyValueError::new_err(format!("{name} is not a duration in seconds")))
+        })
+        .transpose()
+}
+
+#[pyclass(name = "Deadlines", module = "sluicegate._core", frozen)]
+pub(crate) struct PyDeadlines {
+    inner: Deadlines,
+}
+
+#[pymethods]
+impl PyDeadlines {
+    #[new]
+    #[pyo3(signature = (*, connect=None, first_byte=None, first_token=None, between_tokens=None, total=None))]
+    fn new(
+        connect: Option<f64>,
+        first_byte: Option<f64>,
+        first_token: Option<f64>,
+        between_tokens: Option<f64>,
+        total: Option<f64>,
+    ) -> PyResult<Self> {
+        let inner = Deadlines {
+            connect: seconds("connect", connect)?,
+            first_byte: seconds("first_byte", first_byte)?,
+            first_token: seconds("first_token", first_token)?,
+            between_tokens: seconds("between_tokens", between_tokens)?,
+            total: seconds("total", total)?,
+        };
+        Ok(Self { inner })
+    }
+}
+
+#[pyclass(name = "Upstream", module = "sluicegate._core", frozen)]
+pub(crate) struct PyUpstream {
+    inner: Arc<Upstream>,
+}
+
+#[pymethods]
+impl PyUpstream {
+    #[new]
+    #[pyo3(signature = (
+        name, base_url, *, headers=Vec::new(), deadlines=None, dialect=None, ask_usage=true, forward_authorization=false,
+        http2=false, ca_file=None, pool_idle_seconds=4.0, pool_max_idle=256,
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        base_url: String,
+        headers: PyHeaders,
+        deadlines: Option<&PyDeadlines>,
+        dialect: Option<&str>,
+        ask_usage: bool,
+        forward_authorization: bool,
+        http2: bool,
+        ca_file: Option<String>,
+        pool_idle_seconds: f64,
+        pool_max_idle: usize,
+    ) -> PyResult<Self> {
+        let dialect = dialect
+            .map(|name| {
+                Dialect::from_str(name)
+                    .map_err(|_| PyValueError::new_err(format!("unknown dialect '{name}'")))
+            })
+            .transpose()?;
+        let settings = UpstreamSettings {
+            base_url,
+            headers: header_list(headers),
+            deadlines: deadlines
+                .map(|deadlines| deadlines.inner)
+                .unwrap_or_default(),
+            dialect,
+            ask_usage,
+            forward_authorization,
+            http2,
+            ca_file,
+            pool_idle: seconds("pool_idle_seconds", Some(pool_idle_seconds))?.unwrap_or_default(),
+            pool_max_idle,
+        };
+        let inner =
+            Upstream::new(name, settings).map_err(|error| errors::upstream_error(py, &error))?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.name
+    }
+}
+
+#[pyclass(name = "Route", module = "sluicegate._core", frozen)]
+pub(crate) struct PyRoute {
+    pub(crate) inner: Route,
+    upstream: Py<PyUpstream>,
+}
+
+#[pymethods]
+impl PyRoute {
+    #[new]
+    #[pyo3(signature = (upstream, model, *, reply_model=None, last=true))]
+    fn new(
+        py: Python<'_>,
+        upstream: Py<PyUpstream>,
+        model: &str,
+        reply_model: Option<&str>,
+        last: bool,
+    ) -> Self {
+        let inner = Route {
+            upstream: Arc::clone(&upstream.get().inner),
+            model: model.into(),
+            reply_model: reply_model.map(Into::into),
+            last,
+        };
+        let _ = py;
+        Self { inner, upstream }
+    }
+
+    #[getter]
+    fn upstream(&self, py: Python<'_>) -> Py<PyUpstream> {
+        self.upstream.clone_ref(py)
+    }
+
+    #[getter]
+    fn model(&self) -> &str {
+        &self.inner.model
+    }
+}

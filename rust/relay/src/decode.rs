@@ -1,0 +1,119 @@
+//! The reply's body, decoded where the upstream compressed it although it was asked not to (RFC 9110 section 8.4).
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use http::header::{CONTENT_ENCODING, HeaderMap};
+use hyper::body::{Body as _, Incoming};
+use tokio::io::AsyncRead;
+use tokio_util::io::{StreamReader, poll_read_buf};
+
+/// One read of decoded bytes, at most.
+const DECODE_BUFFER: usize = 16 * 1024;
+
+/// Why a body could not be read on.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// The connection broke, or its framing did.
+    Broken,
+    /// The encoding is unknown, or its data is damaged.
+    Encoding,
+}
+
+/// The body of an upstream's reply.
+pub(crate) enum ReplyBody {
+    Plain(Incoming),
+    Decoded {
+        reader: Pin<Box<dyn AsyncRead + Send>>,
+        buffer: BytesMut,
+    },
+}
+
+struct Chunks(Incoming);
+
+impl Stream for Chunks {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
+        poll_data(&mut self.0, cx).map(|data| {
+            data.map(|data| data.map_err(|BodyErrorKind| io::ErrorKind::UnexpectedEof.into()))
+        })
+    }
+}
+
+struct BodyErrorKind;
+
+fn poll_data(
+    body: &mut Incoming,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, BodyErrorKind>>> {
+    loop {
+        match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(_)) => return Poll::Ready(Some(Err(BodyErrorKind))),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+        }
+    }
+}
+
+impl ReplyBody {
+    pub(crate) fn new(headers: &HeaderMap, body: Incoming) -> Result<Self, BodyError> {
+        let mut codings = headers
+            .get_all(CONTENT_ENCODING)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+            .map(|name| name.trim_ascii().to_ascii_lowercase())
+            .filter(|name| !name.is_empty() && name != b"identity");
+        let Some(coding) = codings.next() else {
+            return Ok(Self::Plain(body));
+        };
+        if codings.next().is_some() {
+            return Err(BodyError::Encoding);
+        }
+        let input = StreamReader::new(Chunks(body));
+        let reader: Pin<Box<dyn AsyncRead + Send>> = match coding.as_slice() {
+            b"gzip" | b"x-gzip" => Box::pin(GzipDecoder::new(input)),
+            b"deflate" => Box::pin(ZlibDecoder::new(input)),
+            b"br" => Box::pin(BrotliDecoder::new(input)),
+            b"zstd" => Box::pin(ZstdDecoder::new(input)),
+            _ => return Err(BodyError::Encoding),
+        };
+        Ok(Self::Decoded {
+            reader,
+            buffer: BytesMut::new(),
+        })
+    }
+
+    /// The next bytes; `None` at the regular end.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match self {
+            ReplyBody::Plain(body) => poll_data(body, cx)
+                .map(|data| data.map(|data| data.map_err(|BodyErrorKind| BodyError::Broken))),
+            ReplyBody::Decoded { reader, buffer } => {
+                buffer.reserve(DECODE_BUFFER);
+                Poll::Ready(match ready!(poll_read_buf(reader.as_mut(), cx, buffer)) {
+                    Ok(0) => None,
+                    Ok(_) => Some(Ok(buffer.split().freeze())),
+                    Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                        Some(Err(BodyError::Broken))
+                    }
+                    Err(_) => Some(Err(BodyError::Encoding)),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! One request on its way: attempts, one after the other, until one is pumped to the client or none is left.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::header::HeaderMap;
+use http::{Method, Request as HttpRequest, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use sluicegate_core::limits::Limits;
+use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::connect::{ConnectTimeout, Uses};
+use crate::decode::ReplyBody;
+use crate::fault::{Fault, FaultKind};
+use crate::headers;
+use crate::outcome::Outcome;
+use crate::pump::{Client, Pump, PumpEnd};
+use crate::runtime::{Active, Shared};
+use crate::sink::{Director, HeaderList, Next, Sink};
+use crate::upstream::{HttpClient, Route};
+
+/// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
+const ERROR_BODY_LIMIT: usize = 1024 * 1024;
+
+/// Attempts of one exchange, whatever the director says: a director that always has another route must not loop.
+const MAX_ATTEMPTS: u32 = 32;
+
+/// The status recorded where the client left before it got one (nginx's convention).
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+type FinishCallback = Box<dyn FnOnce(Arc<Outcome>) + Send>;
+
+enum State {
+    Running(Vec<FinishCallback>),
+    Finished(Arc<Outcome>),
+}
+
+/// What the client's side holds of an exchange.
+pub struct Control {
+    left: AtomicBool,
+    leaving: Notify,
+    state: Mutex<State>,
+}
+
+impl Control {
+    pub(crate) fn new() -> Self {
+        Self {
+            left: AtomicBool::new(false),
+            leaving: Notify::new(),
+            state: Mutex::new(State::Running(Vec::new())),
+        }
+    }
+
+    /// The client is gone: close the upstream's connection. Idempotent.
+    pub fn client_left(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.leaving.notify_one();
+        }
+    }
+
+    /// Resolves when the client leaves.
+    pub(crate) async fn left(&self) {
+        while !self.left.load(Ordering::Acquire) {
+            self.leaving.notified().await;
+        }
+    }
+
+    /// The outcome, once there is one: set before the last frame is pushed.
+    pub fn outcome(&self) -> Option<Arc<Outcome>> {
+        match self.state.lock() {
+            Ok(state) => match &*state {
+                State::Finished(outcome) => Some(Arc::clone(outcome)),
+                State::Running(_) => None,
+            },
+            Err(_) => None,
+        }
+    }
+
+    /// Call `callback` with the outcome, once: on the relay's thread, or here and now where the exchange has ended.
+    pub fn on_finish(&self, callback: FinishCallback) {
+        let finished = match self.state.lock() {
+            Ok(mut state) => match &mut *state {
+                State::Running(callbacks) => {
+                    callbacks.push(callback);
+                    return;
+                }
+                State::Finished(outcome) => Arc::clone(outcome),
+            },
+            Err(_) => return,
+        };
+        callback(finished);
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        let outcome = Arc::new(outcome);
+        let callbacks = match self.state.lock() {
+            Ok(mut state) => {
+                match std::mem::replace(&mut *state, State::Finished(Arc::clone(&outcome))) {
+                    State::Running(callbacks) => callbacks,
+                    finished @ State::Finished(_) => {
+                        *state = finished;
+                        return;
+                    }
+                }
+            }
+            Err(_) => return,
+        };
+        for callback in callbacks {
+            callback(Arc::clone(&outcome));
+        }
+    }
+}
+
+/// What one exchange is made of.
+pub struct Exchange {
+    /// The client's body.
+    pub request: Request,
+    /// Which API it speaks.
+    pub api: Api,
+    /// The endpoint below the upstream's base URL, with its leading slash.
+    pub path: Box<str>,
+    /// The client's headers.
+    pub headers: HeaderList,
+    /// Passed on, and given back to the client.
+    pub request_id: Box<str>,
+    /// The first route to try.
+    pub route: Route,
+    /// Bounds of the reply.
+    pub limits: Limits,
+    /// Where frames go.
+    pub sink: Box<dyn Sink>,
+    /// Who decides.
+    pub director: Box<dyn Director>,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    /// Everything was said to the client, well or not.
+    Settled,
+    /// Nothing was.
+    Failed(Fault),
+    Left,
+}
+
+/// An exchange at work. Its drop settles the outcome where the task was ended from outside.
+struct Session {
+    exchange: Exchange,
+    control: Arc<Control>,
+    shared: Arc<Shared>,
+    started: Instant,
+    outcome: Outcome,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.control.outcome().is_none() {
+            let fault = Fault::new(FaultKind::Internal, &self.outcome.upstream);
+            self.outcome.fault.get_or_insert(fault);
+            self.settle();
+        }
+    }
+}
+
+impl Exchange {
+    pub(crate) async fn run(self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
+        let mut session = Session {
+            exchange: self,
+            control,
+            shared,
+            started: Instant::now(),
+            outcome: Outcome::default(),
+        };
+        session.serve().await;
+        session.flush().await;
+        drop(session);
+        drop(active);
+    }
+}
+
+impl Session {
+    async fn serve(&mut self) {
+        let mut route = self.exchange.route.clone();
+        loop {
+            self.outcome.attempts += 1;
+            self.outcome.upstream = route.upstream.name.clone();
+            self.outcome.upstream_model = route.model.clone();
+            let fault = match self.attempt(&route).await {
+                Attempt::Settled => return,
+                Attempt::Left => {
+                    self.outcome.client_left = true;
+                    if self.outcome.status == 0 {
+                        self.outcome.status = CLIENT_CLOSED_REQUEST;
+                    }
+                    self.settle();
+                    self.exchange.sink.abort();
+                    return;
+                }
+                Attempt::Failed(fault) => fault,
+            };
+            match self.exchange.director.failed(&fault) {
+                Next::Route(next) if self.outcome.attempts < MAX_ATTEMPTS => route = next,
+                next => {
+                    self.outcome.fault = Some(fault);
+                    self.refuse(next);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answer with an error of the gateway's own protocol.
+    fn refuse(&mut self, next: Next) {
+        let Next::Reply(reply) = next else {
+            self.settle();
+            self.exchange.sink.abort();
+            return;
+        };
+        self.outcome.status = reply.status;
+        self.outcome.bytes_out = reply.body.len() as u64;
+        self.settle();
+        let mut headers = reply.headers;
+        headers.push((
+            Bytes::from_static(b"x-request-id"),
+            Bytes::copy_from_slice(self.exchange.request_id.as_bytes()),
+        ));
+        self.exchange.sink.start(reply.status, headers);
+        self.exchange.sink.push(&mut vec![reply.body]);
+        self.exchange.sink.end();
+    }
+
+    fn settle(&mut self) {
+        self.outcome.duration = self.started.elapsed();
+        self.control.finish(std::mem::take(&mut self.outcome));
+    }
+
+    /// Wait until the server has taken the last frame, unless the client leaves first.
+    async fn flush(&mut self) {
+        let sink = &mut self.exchange.sink;
+        let flushed = std::future::poll_fn(|cx| sink.poll_flushed(cx));
+        tokio::select! {
+            () = flushed => {}
+            () = self.control.left() => {}
+            () = self.shared.closing.cancelled() => {}
+        }
+    }
+
+    /// One upstream, up to two extra requests to it: on a fresh connection where a pooled one proved dead, and without
+    /// `stream_options` where the upstream refuses them.
+    async fn attempt(&mut self, route: &Route) -> Attempt {
+        let upstream = Arc::clone(&route.upstream);
+        let started = Instant::now();
+        let Ok(uri) = format!("{}{}", upstream.base, self.exchange.path).parse::<Uri>() else {
+            return Attempt::Failed(Fault::new(FaultKind::Internal, &upstream.name));
+        };
+        let request = &self.exchange.request;
+        let asks = matches!(self.exchange.api, Api::Chat | Api::Completions) && request.stream();
+        let mut usage = match (asks, upstream.ask_usage) {
+            (true, true) if !request.include_usage() => UsageAsk::Ask,
+            (true, false) => UsageAsk::Remove,
+            _ => UsageAsk::Leave,
+        };
+        let mut client = &upstream.pooled;
+        let mut fresh = false;
+        let response = loop {
+            let edit = RequestEdit {
+                model: Some(&route.model),
+                usage,
+                stream: None,
+            };
+            let body = self.exchange.request.edit(&edit);
+            let mut http = HttpRequest::new(Full::new(body));
+            *http.method_mut() = Method::POST;
+            *http.uri_mut() = uri.clone();
+            *http.headers_mut() =
+                headers::up(&self.exchange.headers, &upstream, &self.exchange.request_id);
+            let response = match self.send(client, http, &upstream.deadlines, started).await {
+                Sent::Left => return Attempt::Left,
+                Sent::Failed(kind, reused) => {
+                    if reused && !fresh && kind == FaultKind::Reset {
+                        (client, fresh) = (&upstream.fresh, true);
+                        continue;
+                    }
+                    return Attempt::Failed(Fault::new(kind, &upstream.name));
+                }
+                Sent::Head(response) => response,
+            };
+            if response.status().is_success() {
+                break response;
+            }
+            let status = response.status();
+            let fault = match self.read_error(response, route, started).await {
+                Ok(fault) => fault,
+                Err(attempt) => return attempt,
+            };
+            let refused = status == StatusCode::BAD_REQUEST
+                && usage == UsageAsk::Ask
+                && memmem(&fault.body, b"stream_options");
+            if refused {
+                usage = UsageAsk::Remove;
+                continue;
+            }
+            return Attempt::Failed(fault);
+        };
+        self.relay(response, route, started).await
+    }
+
+    async fn send(
+        &self,
+        client: &HttpClient,
+        request: HttpRequest<Full<Bytes>>,
+        deadlines: &crate::Deadlines,
+        started: Instant,
+    ) -> Sent {
+        let (limit, kind) = match (deadlines.first_byte, deadlines.total) {
+            (Some(first), Some(total)) if total < first => (Some(total), FaultKind::TotalTimeout),
+            (Some(first), _) => (Some(first), FaultKind::FirstByteTimeout),
+            (None, total) => (total, FaultKind::TotalTimeout),
+        };
+        let response = tokio::select! {
+            biased;
+            response = client.request(request) => response,
+            () = self.control.left() => return Sent::Left,
+            () = self.shared.closing.cancelled() => return Sent::Failed(FaultKind::Shutdown, false),
+            () = sleep_until(limit.map(|limit| started + limit)) => return Sent::Failed(kind, false),
+        };
+        match response {
+            Ok(response) => {
+                if let Some(uses) = response.extensions().get::<Uses>() {
+                    uses.add();
+                }
+                Sent::Head(response)
+            }
+            Err(error) => {
+                let mut extensions = http::Extensions::new();
+                if let Some(info) = error.connect_info() {
+                    info.get_extras(&mut extensions);
+                }
+                let reused = extensions.get::<Uses>().is_some_and(Uses::any);
+                Sent::Failed(classify(&error), reused)
+            }
+        }
+    }
+
+    /// The body of an error reply, bounded in size and by the deadlines that still run.
+    async fn read_error(
+        &mut self,
+        response: Response<Incoming>,
+        route: &Route,
+        started: Instant,
+    ) -> Result<Fault, Attempt> {
+        let (parts, body) = response.into_parts();
+        self.outcome.upstream_request_id = request_id(&parts.headers);
+        let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
+        fault.status = Some(parts.status.as_u16());
+        fault.headers = headers::down(&parts.headers);
+        if let Some(value) = parts.headers.get(http::header::CONTENT_TYPE) {
+            let value = Bytes::copy_from_slice(value.as_bytes());
+            fault
+                .headers
+                .push((Bytes::from_static(b"content-type"), value));
+        }
+        let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
+            return Ok(fault);
+        };
+        let deadlines = &route.upstream.deadlines;
+        let limit = [deadlines.first_byte, deadlines.total]
+            .into_iter()
+            .flatten()
+            .min();
+        let mut collected = Vec::new();
+        let read = async {
+            while let Some(Ok(data)) = std::future::poll_fn(|cx| body.poll_read(cx)).await {
+                let room = ERROR_BODY_LIMIT - collected.len();
+                collected.extend_from_slice(&data[..data.len().min(room)]);
+                if data.len() >= room {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = read => {}
+            () = self.control.left() => return Err(Attempt::Left),
+            () = self.shared.closing.cancelled() => {}
+            () = sleep_until(limit.map(|limit| started + limit)) => {}
+        }
+        fault.body = collected.into();
+        Ok(fault)
+    }
+
+    /// Pump a reply with a success status.
+    async fn relay(
+        &mut self,
+        response: Response<Incoming>,
+        route: &Route,
+        started: Instant,
+    ) -> Attempt {
+        let (parts, body) = response.into_parts();
+        self.outcome.upstream_request_id = request_id(&parts.headers);
+        let Ok(body) = ReplyBody::new(&parts.headers, body) else {
+            return Attempt::Failed(Fault::new(FaultKind::Decode, &route.upstream.name));
+        };
+        let request = &self.exchange.request;
+        let plan = ReplyPlan {
+            api: self.exchange.api,
+            client_streams: request.stream(),
+            hide_usage_chunk: request.stream() && !request.include_usage(),
+            include_usage: request.include_usage(),
+            dialect: route.upstream.dialect,
+            reply_model: route.reply_model.clone(),
+            limits: self.exchange.limits,
+        };
+        let mut pump = Pump::new(plan, body, route, started);
+        let mut client = Client {
+            sink: &mut *self.exchange.sink,
+            director: &mut *self.exchange.director,
+            head: &parts,
+            request_id: &self.exchange.request_id,
+        };
+        let end = pump
+            .run(&mut client, &self.control, &self.shared.closing)
+            .await;
+        pump.report(&mut self.outcome, started - self.started);
+        match end {
+            PumpEnd::Complete => {
+                self.settle();
+                self.exchange.sink.end();
+                Attempt::Settled
+            }
+            PumpEnd::Aborted => {
+                self.settle();
+                self.exchange.sink.abort();
+                Attempt::Settled
+            }
+            PumpEnd::Failed(fault) => Attempt::Failed(fault),
+            PumpEnd::Left => Attempt::Left,
+        }
+    }
+}
+
+enum Sent {
+    Head(Response<Incoming>),
+    /// Why, and whether the connection had served before.
+    Failed(FaultKind, bool),
+    Left,
+}
+
+fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
+    headers
+        .get("x-request-id")
+        .and_then(|id| id.to_str().ok())
+        .map(Into::into)
+}
+
+fn memmem(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn classify(error: &hyper_util::client::legacy::Error) -> FaultKind {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut parse = false;
+    while let Some(cause) = source {
+        if cause.is::<ConnectTimeout>() {
+            return FaultKind::ConnectTimeout;
+        }
+        if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
+            parse |= hyper.is_parse();
+        }
+        source = cause.source();
+    }
+    if error.is_connect() {
+        FaultKind::Connect
+    } else if parse {
+        FaultKind::Protocol
+    } else {
+        FaultKind::Reset
+    }
+}

@@ -1,0 +1,164 @@
+//! Why an exchange did not go as it should.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::sink::HeaderList;
+
+/// What went wrong. The names are stable: they are metric labels, log values and error codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No connection: refused, unreachable, name not found, TLS refused.
+    Connect,
+    /// No connection within the `connect` deadline.
+    ConnectTimeout,
+    /// The connection died before the reply's head.
+    Reset,
+    /// What came was not HTTP.
+    Protocol,
+    /// No reply head within the `first_byte` deadline.
+    FirstByteTimeout,
+    /// No text, reasoning or tool call within the `first_token` deadline.
+    FirstTokenTimeout,
+    /// Nothing but keep-alives for the `between_tokens` deadline.
+    BetweenTokensTimeout,
+    /// The whole reply took longer than the `total` deadline.
+    TotalTimeout,
+    /// The upstream answered with an error status.
+    Status,
+    /// A success status with an empty body.
+    Empty,
+    /// The reply ended, or its connection broke, before it was complete.
+    Truncated,
+    /// An error inside a reply with a success status.
+    InBandError,
+    /// One event or document is larger than the configured bound.
+    TooLarge,
+    /// The content encoding is unknown or its data is broken.
+    Decode,
+    /// The relay was closed.
+    Shutdown,
+    /// A fault of our own.
+    Internal,
+}
+
+impl FaultKind {
+    /// Every kind, for documentation, metrics and tests.
+    pub const ALL: [FaultKind; 16] = [
+        FaultKind::Connect,
+        FaultKind::ConnectTimeout,
+        FaultKind::Reset,
+        FaultKind::Protocol,
+        FaultKind::FirstByteTimeout,
+        FaultKind::FirstTokenTimeout,
+        FaultKind::BetweenTokensTimeout,
+        FaultKind::TotalTimeout,
+        FaultKind::Status,
+        FaultKind::Empty,
+        FaultKind::Truncated,
+        FaultKind::InBandError,
+        FaultKind::TooLarge,
+        FaultKind::Decode,
+        FaultKind::Shutdown,
+        FaultKind::Internal,
+    ];
+
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FaultKind::Connect => "connect",
+            FaultKind::ConnectTimeout => "connect_timeout",
+            FaultKind::Reset => "reset",
+            FaultKind::Protocol => "protocol",
+            FaultKind::FirstByteTimeout => "first_byte_timeout",
+            FaultKind::FirstTokenTimeout => "first_token_timeout",
+            FaultKind::BetweenTokensTimeout => "between_tokens_timeout",
+            FaultKind::TotalTimeout => "total_timeout",
+            FaultKind::Status => "status",
+            FaultKind::Empty => "empty",
+            FaultKind::Truncated => "truncated",
+            FaultKind::InBandError => "in_band_error",
+            FaultKind::TooLarge => "too_large",
+            FaultKind::Decode => "decode",
+            FaultKind::Shutdown => "shutdown",
+            FaultKind::Internal => "internal",
+        }
+    }
+
+    /// What happened, to follow "upstream 'name'" in a message for the client.
+    fn phrase(self) -> &'static str {
+        match self {
+            FaultKind::Connect => "could not be reached",
+            FaultKind::ConnectTimeout => "did not accept a connection in time (connect deadline)",
+            FaultKind::Reset => "closed the connection before it replied",
+            FaultKind::Protocol => "did not reply with valid HTTP",
+            FaultKind::FirstByteTimeout => "did not begin to reply in time (first_byte deadline)",
+            FaultKind::FirstTokenTimeout => "sent no output in time (first_token deadline)",
+            FaultKind::BetweenTokensTimeout => "stopped sending output (between_tokens deadline)",
+            FaultKind::TotalTimeout => "took too long to complete the reply (total deadline)",
+            FaultKind::Status => "answered with an error status",
+            FaultKind::Empty => "sent an empty reply",
+            FaultKind::Truncated => "broke off the reply before it was complete",
+            FaultKind::InBandError => "reported an error in its reply",
+            FaultKind::TooLarge => "sent an event or document larger than the configured limit",
+            FaultKind::Decode => "sent a reply whose content encoding could not be decoded",
+            FaultKind::Shutdown => "was cut off because the gateway is shutting down",
+            FaultKind::Internal => "could not be served because of a fault in the gateway",
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A fault, with what may be said about it to a client.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The upstream's configured name.
+    pub upstream: Box<str>,
+    /// The upstream's status, for [`FaultKind::Status`].
+    pub status: Option<u16>,
+    /// The upstream's headers that may go to the client, for [`FaultKind::Status`].
+    pub headers: HeaderList,
+    /// The upstream's error body, bounded, for [`FaultKind::Status`].
+    pub body: Bytes,
+    /// The upstream's own words, for [`FaultKind::InBandError`].
+    pub detail: Option<Box<str>>,
+}
+
+impl Fault {
+    /// A fault with nothing but its kind.
+    pub fn new(kind: FaultKind, upstream: &str) -> Self {
+        Self {
+            kind,
+            upstream: upstream.into(),
+            status: None,
+            headers: Vec::new(),
+            body: Bytes::new(),
+            detail: None,
+        }
+    }
+
+    /// For the client: the upstream's configured name and what happened; no address, key, header or body.
+    pub fn message(&self) -> String {
+        match (self.status, &self.detail) {
+            (Some(status), _) => format!(
+                "upstream '{}' {} ({status})",
+                self.upstream,
+                self.kind.phrase()
+            ),
+            (None, Some(detail)) => format!(
+                "upstream '{}' {}: {detail}",
+                self.upstream,
+                self.kind.phrase()
+            ),
+            (None, None) => format!("upstream '{}' {}", self.upstream, self.kind.phrase()),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The pump: upstream bytes through the core's pipeline into the sink, as fast as the client takes them.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::response::Parts;
+use sluicegate_core::error::ErrorKind;
+use sluicegate_core::mode::Mode;
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::usage::Usage;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::deadlines::{Deadlines, Progress};
+use crate::decode::{BodyError, ReplyBody};
+use crate::exchange::Control;
+use crate::fault::{Fault, FaultKind};
+use crate::headers::{self, Content};
+use crate::outcome::Outcome;
+use crate::sink::{Director, Sink};
+use crate::upstream::Route;
+
+/// How much of a reply is held back at most while another upstream could still take over: known preambles are one or two events that come at
+/// once (Azure's filter chunk, `response.created` with the request's tools repeated). Past these bounds an upstream is at work.
+const HOLD_BYTES: usize = 256 * 1024;
+const HOLD_EVENTS: u64 = 64;
+const HOLD_TIME: Duration = Duration::from_secs(10);
+
+/// Reads in a row before the other streams get their turn.
+const READS_PER_TURN: u32 = 32;
+
+pub(crate) enum PumpEnd {
+    /// The client has all it will get, ended in a regular way.
+    Complete,
+    /// It has a part, and its protocol has no words for what happened: cut the connection.
+    Aborted,
+    /// It has nothing.
+    Failed(Fault),
+    Left,
+}
+
+/// What the pump woke for.
+enum Turn {
+    Left,
+    Closing,
+    Release,
+    Deadline(FaultKind),
+    Read(Bytes),
+    End,
+    Broken(FaultKind),
+}
+
+struct Price<'a>(&'a mut dyn Director);
+
+impl Pricer for Price<'_> {
+    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+        self.0.price(usage)
+    }
+}
+
+/// The client's side of one reply.
+pub(crate) struct Client<'a> {
+    pub(crate) sink: &'a mut dyn Sink,
+    pub(crate) director: &'a mut dyn Director,
+    /// The upstream's head.
+    pub(crate) head: &'a Parts,
+    pub(crate) request_id: &'a str,
+}
+
+pub(crate) struct Pump {
+    pipeline: Pipeline,
+    body: ReplyBody,
+    upstream: Box<str>,
+    deadlines: Deadlines,
+    progress: Progress,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Until when frames are held back; `None` once they flow.
+    hold: Option<Instant>,
+    /// The reply to the client has begun.
+    begun: bool,
+    /// The client takes nothing: the upstream's silence is ours.
+    blocked: bool,
+    frames: Vec<Bytes>,
+    fault: Option<Fault>,
+    status: u16,
+    first_token: Option<Instant>,
+    longest_gap: Option<Duration>,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Pump {
+    pub(crate) fn new(plan: ReplyPlan, body: ReplyBody, route: &Route, started: Instant) -> Self {
+        let deadlines = route.upstream.deadlines;
+        let hold = (!route.last).then(|| Instant::now() + HOLD_TIME);
+        let progress = Progress {
+            started,
+            first_byte: None,
+            last_token: None,
+            streaming: plan.client_streams,
+        };
+        let first = deadlines.next(&progress).map(|(at, _)| at);
+        let first = [first, hold].into_iter().flatten().min();
+        Self {
+            pipeline: Pipeline::new(plan),
+            body,
+            upstream: route.upstream.name.clone(),
+            deadlines,
+            progress,
+            timer: first.map(|at| Box::pin(sleep_until(at))),
+            hold,
+            begun: false,
+            blocked: false,
+            frames: Vec::new(),
+            fault: None,
+            status: 0,
+            first_token: None,
+            longest_gap: None,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    /// Pump to the end.
+    pub(crate) async fn run(
+        &mut self,
+        client: &mut Client<'_>,
+        control: &Control,
+        closing: &CancellationToken,
+    ) -> PumpEnd {
+        let mut left = pin!(control.left());
+        let mut closing = pin!(closing.cancelled());
+        let mut reads = 0;
+        loop {
+            let turn = std::future::poll_fn(|cx| {
+                if left.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Turn::Left);
+                }
+                if closing.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Turn::Closing);
+                }
+                self.poll_turn(cx, &mut *client.sink)
+            })
+            .await;
+            let ended = match turn {
+                Turn::Left => return PumpEnd::Left,
+                Turn::Closing => Some(self.break_off(FaultKind::Shutdown, client)),
+                Turn::Deadline(kind) => Some(self.break_off(kind, client)),
+                Turn::Broken(kind) => Some(self.break_off(kind, client)),
+                Turn::Release => {
+                    self.hold = None;
+                    self.hand_over(client);
+                    None
+                }
+                Turn::Read(data) => self.feed(data, client),
+                Turn::End => Some(self.finish(client)),
+            };
+            if let Some(end) = ended {
+                return end;
+            }
+            reads += 1;
+            if reads % READS_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Turn> {
+        let room = sink.poll_room(cx).is_ready();
+        if room {
+            if self.blocked {
+                self.blocked = false;
+                if self.progress.last_token.is_some() {
+                    self.progress.last_token = Some(Instant::now());
+                }
+            }
+            match self.body.poll_read(cx) {
+                Poll::Ready(Some(Ok(data))) => return Poll::Ready(Turn::Read(data)),
+                Poll::Ready(Some(Err(BodyError::Broken))) => {
+                    return Poll::Ready(Turn::Broken(FaultKind::Truncated));
+                }
+                Poll::Ready(Some(Err(BodyError::Encoding))) => {
+                    return Poll::Ready(Turn::Broken(FaultKind::Decode));
+                }
+                Poll::Ready(None) => return Poll::Ready(Turn::End),
+                Poll::Pending => {}
+            }
+        }
+        self.blocked = !room;
+        self.poll_timer(cx)
+    }
+
+    /// The timer is armed for the earliest deadline there was when it last fired, and looked after only then: tokens move
+    /// their deadline forward without touching it.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        let Some(timer) = &mut self.timer else {
+            return Poll::Pending;
+        };
+        while timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if self.hold.is_some_and(|at| at <= now) {
+                return Poll::Ready(Turn::Release);
+            }
+            if self.blocked {
+                self.progress.last_token = self.progress.last_token.map(|_| now);
+            }
+            let next = self.deadlines.next(&self.progress);
+            if let Some((at, kind)) = next
+                && at <= now
+            {
+                return Poll::Ready(Turn::Deadline(kind));
+            }
+            match [next.map(|(at, _)| at), self.hold]
+                .into_iter()
+                .flatten()
+                .min()
+            {
+                Some(at) => timer.as_mut().reset(at),
+                None => {
+                    self.timer = None;
+                    break;
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn feed(&mut self, data: Bytes, client: &mut Client<'_>) -> Option<PumpEnd> {
+        self.bytes_in += data.len() as u64;
+        let fed = self
+            .pipeline
+            .feed(data, &mut Price(&mut *client.director), &mut self.frames);
+        self.note_progress();
+        if let Err(error) = fed {
+            let kind = fault_of(error.kind);
+            return Some(self.break_off(kind, client));
+        }
+        self.hand_over_unless_held(client)
+    }
+
+    fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {
+        if self.bytes_in == 0 {
+            return self.break_off(FaultKind::Empty, client);
+        }
+        let finished = self
+            .pipeline
+            .finish(&mut Price(&mut *client.director), &mut self.frames);
+        self.note_progress();
+        if let Err(error) = finished {
+            return self.break_off(fault_of(error.kind), client);
+        }
+        if let Some(end) = self.hand_over_unless_held(client) {
+            return end;
+        }
+        if self.pipeline.facts().truncated {
+            return self.break_off(FaultKind::Truncated, client);
+        }
+        self.hold = None;
+        self.hand_over(client);
+        self.note_fault_in_band();
+        if self.begun {
+            PumpEnd::Complete
+        } else {
+            self.break_off(FaultKind::Empty, client)
+        }
+    }
+
+    /// Give frames to the sink, unless another upstream could still take over.
+    fn hand_over_unless_held(&mut self, client: &mut Client<'_>) -> Option<PumpEnd> {
+        if self.hold.is_some() {
+            let facts = self.pipeline.facts();
+            if !facts.output_started {
+                if facts.error.is_some() {
+                    self.note_fault_in_band();
+                    return self.fault.take().map(PumpEnd::Failed);
+                }
+                let held = self.frames.iter().map(Bytes::len).sum::<usize>();
+                if held <= HOLD_BYTES && facts.events <= HOLD_EVENTS {
+                    return None;
+                }
+            }
+            self.hold = None;
+        }
+        self.hand_over(client);
+        None
+    }
+
+    fn hand_over(&mut self, client: &mut Client<'_>) {
+        if self.frames.is_empty() {
+            return;
+        }
+        if !self.begun {
+            self.begun = true;
+            self.status = client.head.status.as_u16();
+            let headers = headers::reply(&client.head.headers, client.request_id, self.content());
+            client.sink.start(self.status, headers);
+        }
+        self.bytes_out += self
+            .frames
+            .iter()
+            .map(|frame| frame.len() as u64)
+            .sum::<u64>();
+        client.sink.push(&mut self.frames);
+    }
+
+    fn content(&self) -> Content {
+        let facts = self.pipeline.facts();
+        match (facts.reply_is_stream, facts.mode) {
+            (Some(true), _) => Content::EventStream,
+            (_, Some(Mode::Json | Mode::Sse)) => Content::Document,
+            _ => Content::Opaque,
+        }
+    }
+
+    /// The reply cannot be completed.
+    fn break_off(&mut self, kind: FaultKind, client: &mut Client<'_>) -> PumpEnd {
+        let fault = Fault::new(kind, &self.upstream);
+        if !self.begun && (self.hold.is_some() || self.frames.is_empty()) {
+            self.frames.clear();
+            return PumpEnd::Failed(fault);
+        }
+        self.hold = None;
+        let speaks = self.content() == Content::EventStream;
+        if speaks {
+            self.pipeline.fail(
+                "upstream_error",
+                kind.as_str(),
+                &fault.message(),
+                &mut self.frames,
+            );
+        }
+        self.hand_over(client);
+        self.fault = Some(fault);
+        if speaks {
+            PumpEnd::Complete
+        } else {
+            PumpEnd::Aborted
+        }
+    }
+
+    fn note_progress(&mut self) {
+        let now = Instant::now();
+        self.progress.first_byte.get_or_insert(now);
+        let tokens = self.pipeline.take_progress();
+        if let Some(streams) = self.pipeline.facts().reply_is_stream {
+            self.progress.streaming = streams;
+        }
+        if !tokens {
+            return;
+        }
+        match self.progress.last_token.replace(now) {
+            None => self.first_token = Some(now),
+            Some(last) => self.longest_gap = self.longest_gap.max(Some(now - last)),
+        }
+    }
+
+    /// A reply that ran to its end and yet failed.
+    fn note_fault_in_band(&mut self) {
+        let facts = self.pipeline.facts();
+        let detail = match (&facts.error, facts.finish_reason.as_deref()) {
+            (Some(error), _) => error.message.clone(),
+            // An engine that gives up ends with this reason under a success status (vllm#57082).
+            (None, Some("abort")) => "finish reason abort".into(),
+            _ => return,
+        };
+        let mut fault = Fault::new(FaultKind::InBandError, &self.upstream);
+        fault.detail = Some(detail);
+        self.fault.get_or_insert(fault);
+    }
+
+    /// Write what is known into the outcome; `offset` is when this attempt began.
+    pub(crate) fn report(&mut self, outcome: &mut Outcome, offset: Duration) {
+        let facts = self.pipeline.facts();
+        let since = |at: Instant| offset + (at - self.progress.started);
+        outcome.status = self.status;
+        outcome.streamed = facts.reply_is_stream == Some(true);
+        outcome.usage = facts.usage.clone();
+        outcome.finish_reason = facts.finish_reason.clone();
+        outcome.fault = self.fault.take();
+        outcome.events = facts.events;
+        outcome.malformed = facts.malformed;
+        outcome.token_events = facts.token_events;
+        outcome.bytes_in = self.bytes_in;
+        outcome.bytes_out = self.bytes_out;
+        outcome.first_byte = self.progress.first_byte.map(since);
+        outcome.first_token = self.first_token.map(since);
+        outcome.last_token = self.progress.last_token.map(since);
+        outcome.longest_gap = self.longest_gap;
+    }
+}
+
+fn fault_of(kind: ErrorKind) -> FaultKind {
+    match kind {
+        ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge => FaultKind::TooLarge,
+        _ => FaultKind::Protocol,
+    }
+}

@@ -1,0 +1,211 @@
+//! An inference server: where it is, how it is spoken to, its pool of connections.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http_body_util::Full;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use sluicegate_core::usage::Dialect;
+
+use crate::connect::Connector;
+use crate::deadlines::Deadlines;
+
+pub(crate) type HttpClient = Client<Connector, Full<Bytes>>;
+
+/// The largest read from an upstream connection, in bytes: many events fit, and a held stream stays small.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// How an upstream is spoken to.
+#[derive(Debug, Clone)]
+pub struct UpstreamSettings {
+    /// `http://` or `https://`, with the path under which the API stands (`http://host:8000/v1`).
+    pub base_url: String,
+    /// Set on each request, in place of the client's of the same name.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// How long it may take.
+    pub deadlines: Deadlines,
+    /// How it counts tokens; `None`: told from what it sends.
+    pub dialect: Option<Dialect>,
+    /// It accepts `stream_options`.
+    pub ask_usage: bool,
+    /// Pass the client's own `Authorization` on.
+    pub forward_authorization: bool,
+    /// HTTP/2: by ALPN over TLS, with prior knowledge without.
+    pub http2: bool,
+    /// A PEM file of certificates to trust in place of the public ones.
+    pub ca_file: Option<String>,
+    /// Idle connections are closed after this. Self-hosted servers commonly close theirs after 5 s, and a request that meets
+    /// that moment is lost.
+    pub pool_idle: Duration,
+    /// Idle connections kept.
+    pub pool_max_idle: usize,
+}
+
+impl Default for UpstreamSettings {
+    fn default() -> Self {
+        Self {
+            base_url: String::new(),
+            headers: Vec::new(),
+            deadlines: Deadlines::default(),
+            dialect: None,
+            ask_usage: true,
+            forward_authorization: false,
+            http2: false,
+            ca_file: None,
+            pool_idle: Duration::from_secs(4),
+            pool_max_idle: 256,
+        }
+    }
+}
+
+/// The settings cannot work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamError {
+    /// The base URL is not an absolute http or https URL.
+    BaseUrl(String),
+    /// A header has an illegal name or value; the value is not repeated.
+    Header(String),
+    /// The certificate file cannot be read.
+    CaFile(String),
+}
+
+impl std::fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            UpstreamError::BaseUrl(url) => write!(f, "'{url}' is not an http or https URL"),
+            UpstreamError::Header(name) => {
+                write!(f, "header '{name}' has an illegal name or value")
+            }
+            UpstreamError::CaFile(why) => write!(f, "the certificate file cannot be used: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for UpstreamError {}
+
+/// An inference server and its connections. Cheap to share.
+pub struct Upstream {
+    /// The configured name.
+    pub name: Box<str>,
+    pub(crate) base: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) ask_usage: bool,
+    pub(crate) forward_authorization: bool,
+    /// Keeps connections.
+    pub(crate) pooled: HttpClient,
+    /// Never reuses one: for the retry after a pooled connection turned out to be dead.
+    pub(crate) fresh: HttpClient,
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Upstream {
+    /// Prepare the pool; nothing is connected yet.
+    pub fn new(name: &str, settings: UpstreamSettings) -> Result<Self, UpstreamError> {
+        let bad_url = || UpstreamError::BaseUrl(settings.base_url.clone());
+        let uri: Uri = settings.base_url.parse().map_err(|_| bad_url())?;
+        if !matches!(uri.scheme_str(), Some("http" | "https"))
+            || uri.host().is_none_or(str::is_empty)
+        {
+            return Err(bad_url());
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &settings.headers {
+            let bad = || UpstreamError::Header(String::from_utf8_lossy(name).into_owned());
+            let name = HeaderName::from_bytes(name).map_err(|_| bad())?;
+            let mut value = HeaderValue::from_bytes(value).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        let tls = tls_config(settings.ca_file.as_deref().map(Path::new))?;
+        Ok(Self {
+            name: name.into(),
+            base: settings.base_url.trim_end_matches('/').to_owned(),
+            headers,
+            deadlines: settings.deadlines,
+            dialect: settings.dialect,
+            ask_usage: settings.ask_usage,
+            forward_authorization: settings.forward_authorization,
+            pooled: client(&settings, tls.clone(), settings.pool_max_idle),
+            fresh: client(&settings, tls, 0),
+        })
+    }
+}
+
+fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| UpstreamError::CaFile(e.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let unusable = |e: &dyn std::fmt::Display| UpstreamError::CaFile(e.to_string());
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| unusable(&e))? {
+                roots
+                    .add(certificate.map_err(|e| unusable(&e))?)
+                    .map_err(|e| unusable(&e))?;
+            }
+            if roots.is_empty() {
+                return Err(unusable(&"it holds no certificate"));
+            }
+        }
+    }
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn client(settings: &UpstreamSettings, tls: ClientConfig, max_idle: usize) -> HttpClient {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(Duration::from_secs(60)));
+    tcp.enforce_http(false);
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
+    let https = if settings.http2 {
+        https.enable_all_versions().wrap_connector(tcp)
+    } else {
+        https.enable_http1().wrap_connector(tcp)
+    };
+    let plain_http2 = settings.http2 && settings.base_url.starts_with("http://");
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(settings.pool_idle)
+        .pool_max_idle_per_host(max_idle)
+        .http1_max_buf_size(READ_BUFFER)
+        .http2_only(plain_http2)
+        .http2_adaptive_window(true)
+        .build(Connector::new(https, settings.deadlines.connect))
+}
+
+/// One way to serve one model.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Where.
+    pub upstream: Arc<Upstream>,
+    /// The upstream's name for the model.
+    pub model: Box<str>,
+    /// Put this name into the reply; `None` keeps the upstream's own.
+    pub reply_model: Option<Box<str>>,
+    /// No other route follows: nothing is held back to keep a change of upstream possible.
+    pub last: bool,
+}

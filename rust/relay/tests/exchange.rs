@@ -1,0 +1,372 @@
+//! Exchanges against upstreams that are nothing but sockets, so that every byte and every ending is the test's own.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use sluicegate_relay::{Deadlines, FaultKind};
+use support::{Answer, Setup, chat_chunk, head, upstream};
+
+const DONE: &str = "data: [DONE]\n\n";
+
+fn stream(events: &[String]) -> Vec<u8> {
+    let mut bytes = head("text/event-stream").into_bytes();
+    for event in events {
+        bytes.extend_from_slice(event.as_bytes());
+    }
+    bytes
+}
+
+fn finished() -> Vec<String> {
+    vec![
+        chat_chunk("a", "null"),
+        chat_chunk("", "\"stop\""),
+        DONE.to_owned(),
+    ]
+}
+
+#[test]
+fn a_stream_arrives_byte_for_byte() {
+    let server = upstream(|_| vec![Answer::Write(stream(&finished())), Answer::Close]);
+    let seen = Setup::streaming(&server).run();
+    assert_eq!(seen.status, Some(200));
+    assert_eq!(seen.body, finished().concat().as_bytes());
+    assert_eq!(seen.header("content-type"), Some("text/event-stream"));
+    assert_eq!(seen.header("x-accel-buffering"), Some("no"));
+    assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
+    assert!(seen.outcome.fault.is_none());
+    assert!(seen.outcome.first_token.is_some());
+}
+
+#[test]
+fn the_model_is_mapped_and_usage_asked_for() {
+    let server = upstream(|_| vec![Answer::Write(stream(&finished())), Answer::Close]);
+    Setup::streaming(&server).run();
+    let request = server.requests().remove(0);
+    assert!(request.contains(r#""model":"theirs""#), "{request}");
+    assert!(request.contains(r#""include_usage":true"#), "{request}");
+    assert!(
+        request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        !request.to_lowercase().contains("bearer client"),
+        "{request}"
+    );
+}
+
+#[test]
+fn stream_options_are_left_out_where_the_upstream_refuses_them() {
+    let server = upstream(|nth| {
+        if nth == 0 {
+            let body = r#"{"error":{"message":"stream_options: extra fields not permitted"}}"#;
+            let head = format!(
+                "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            return vec![Answer::Write(head.into_bytes()), Answer::Close];
+        }
+        vec![Answer::Write(stream(&finished())), Answer::Close]
+    });
+    let seen = Setup::streaming(&server).run();
+    assert_eq!(seen.status, Some(200));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(requests[0].contains("stream_options") && !requests[1].contains("stream_options"));
+}
+
+#[test]
+fn a_refused_connection_is_a_fault_before_the_reply() {
+    let server = upstream(|_| vec![]);
+    let mut setup = Setup::streaming(&server);
+    setup.base_url = "http://127.0.0.1:1/v1".to_owned();
+    let seen = setup.run();
+    assert_eq!(seen.status, Some(502));
+    assert_eq!(seen.fault(), Some(FaultKind::Connect));
+}
+
+#[test]
+fn an_upstream_that_closes_without_a_word_is_a_reset() {
+    let server = upstream(|_| vec![Answer::Close]);
+    let seen = Setup::streaming(&server).run();
+    assert_eq!(seen.fault(), Some(FaultKind::Reset));
+    assert_eq!(
+        server.requests().len(),
+        1,
+        "a fresh connection is not tried twice"
+    );
+}
+
+#[test]
+fn a_pooled_connection_that_died_is_replaced_once() {
+    // The second request of the first connection is met with a close, as by a server whose keep-alive ran out.
+    let server = upstream(|nth| match nth {
+        0 => {
+            let body = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            vec![
+                Answer::Write(reply.into_bytes()),
+                Answer::NextRequest,
+                Answer::Close,
+            ]
+        }
+        _ => vec![Answer::Write(stream(&finished())), Answer::Close],
+    });
+    let relay = support::relay();
+    let setup = Setup::streaming(&server);
+    let route = setup.route();
+    setup.run_on(&relay, &route);
+    let seen = setup.run_on(&relay, &route);
+    assert_eq!(seen.status, Some(200));
+    assert_eq!(seen.body, finished().concat().as_bytes());
+    assert_eq!(server.requests().len(), 3);
+    assert_eq!(seen.outcome.attempts, 1);
+}
+
+#[test]
+fn a_stream_that_breaks_off_ends_with_an_error_event() {
+    let server = upstream(|_| {
+        vec![
+            Answer::Write(stream(&[chat_chunk("a", "null")])),
+            Answer::Close,
+        ]
+    });
+    let seen = Setup::streaming(&server).run();
+    let text = String::from_utf8(seen.body.clone()).unwrap();
+    assert_eq!(seen.status, Some(200));
+    assert!(text.starts_with(&chat_chunk("a", "null")), "{text}");
+    assert!(text.contains(r#"data: {"error":"#), "{text}");
+    assert!(!text.contains("[DONE]"), "{text}");
+    assert_eq!(seen.fault(), Some(FaultKind::Truncated));
+}
+
+#[test]
+fn a_chunked_body_that_is_cut_is_truncated_too() {
+    let server = upstream(|_| {
+        let event = chat_chunk("a", "null");
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{event}\r\n",
+            event.len()
+        );
+        vec![Answer::Write(reply.into_bytes()), Answer::Close]
+    });
+    let seen = Setup::streaming(&server).run();
+    assert!(
+        String::from_utf8(seen.body.clone())
+            .unwrap()
+            .contains(r#"data: {"error":"#)
+    );
+    assert_eq!(seen.fault(), Some(FaultKind::Truncated));
+}
+
+#[test]
+fn an_empty_success_is_an_error_reply() {
+    let server = upstream(|_| vec![Answer::Write(stream(&[])), Answer::Close]);
+    let seen = Setup::streaming(&server).run();
+    assert_eq!(seen.status, Some(502));
+    assert_eq!(seen.fault(), Some(FaultKind::Empty));
+}
+
+fn with_deadlines(deadlines: Deadlines, script: Vec<Answer>) -> support::Seen {
+    let server = upstream(move |_| script.clone());
+    let mut setup = Setup::streaming(&server);
+    setup.deadlines = deadlines;
+    setup.run()
+}
+
+fn short() -> Option<Duration> {
+    Some(Duration::from_millis(150))
+}
+
+#[test]
+fn silence_before_the_head_ends_at_the_first_byte_deadline() {
+    let deadlines = Deadlines {
+        first_byte: short(),
+        ..Deadlines::default()
+    };
+    let seen = with_deadlines(deadlines, vec![Answer::Stall]);
+    assert_eq!(seen.status, Some(502));
+    assert_eq!(seen.fault(), Some(FaultKind::FirstByteTimeout));
+}
+
+#[test]
+fn silence_after_the_head_ends_at_the_first_byte_deadline() {
+    let deadlines = Deadlines {
+        first_byte: short(),
+        ..Deadlines::default()
+    };
+    let seen = with_deadlines(deadlines, vec![Answer::Write(stream(&[])), Answer::Stall]);
+    assert_eq!(seen.fault(), Some(FaultKind::FirstByteTimeout));
+}
+
+#[test]
+fn keep_alives_are_no_tokens() {
+    let deadlines = Deadlines {
+        first_token: short(),
+        between_tokens: short(),
+        ..Deadlines::default()
+    };
+    let pings = Answer::Repeat(b": keep-alive\n\n".to_vec(), Duration::from_millis(20));
+    let role =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n".to_owned();
+    let before = with_deadlines(
+        deadlines,
+        vec![Answer::Write(stream(&[role])), pings.clone()],
+    );
+    assert_eq!(before.fault(), Some(FaultKind::FirstTokenTimeout));
+    let first = stream(&[chat_chunk("a", "null")]);
+    let between = with_deadlines(deadlines, vec![Answer::Write(first), pings]);
+    assert_eq!(between.fault(), Some(FaultKind::BetweenTokensTimeout));
+    assert!(
+        String::from_utf8(between.body.clone())
+            .unwrap()
+            .contains("between_tokens_timeout")
+    );
+}
+
+#[test]
+fn tokens_move_the_deadline_and_the_total_does_not_move() {
+    let deadlines = Deadlines {
+        between_tokens: Some(Duration::from_millis(300)),
+        total: Some(Duration::from_millis(700)),
+        ..Deadlines::default()
+    };
+    let first = Answer::Write(stream(&[chat_chunk("a", "null")]));
+    let tokens = Answer::Repeat(
+        chat_chunk("b", "null").into_bytes(),
+        Duration::from_millis(50),
+    );
+    let seen = with_deadlines(deadlines, vec![first, tokens]);
+    assert_eq!(seen.fault(), Some(FaultKind::TotalTimeout));
+}
+
+#[test]
+fn a_client_that_leaves_closes_a_silent_upstream_within_100_ms() {
+    let server = upstream(|_| {
+        vec![
+            Answer::Write(stream(&[chat_chunk("a", "null")])),
+            Answer::Stall,
+        ]
+    });
+    let mut setup = Setup::streaming(&server);
+    setup.leave_after_first_frame = true;
+    let seen = setup.run();
+    let left = seen.left_at.unwrap();
+    let closed = server.wait_closed(Duration::from_secs(5));
+    assert!(closed.saturating_duration_since(left) < Duration::from_millis(100));
+    assert!(seen.outcome.client_left);
+    assert_eq!(seen.outcome.token_events, 1);
+}
+
+#[test]
+fn a_client_that_leaves_before_the_head_is_recorded_as_499() {
+    let server = upstream(|_| vec![Answer::Stall]);
+    let mut setup = Setup::streaming(&server);
+    setup.leave_at_once = true;
+    let seen = setup.run();
+    assert_eq!(seen.outcome.status, 499);
+    assert!(seen.outcome.client_left);
+}
+
+#[test]
+fn a_compressed_stream_is_decoded_with_each_flush() {
+    for coding in ["gzip", "deflate", "br", "zstd"] {
+        let first = support::compressed(coding, &[chat_chunk("a", "null")]);
+        let mut bytes = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: {coding}\r\n\r\n"
+        )
+        .into_bytes();
+        bytes.extend_from_slice(&first);
+        let server = upstream(move |_| vec![Answer::Write(bytes.clone()), Answer::Stall]);
+        let mut setup = Setup::streaming(&server);
+        setup.leave_after_first_frame = true;
+        let seen = setup.run();
+        assert_eq!(seen.body, chat_chunk("a", "null").as_bytes(), "{coding}");
+        assert_eq!(seen.header("content-encoding"), None);
+    }
+}
+
+#[test]
+fn an_unknown_encoding_is_a_fault() {
+    let server = upstream(|_| {
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: rot13\r\n\r\n";
+        vec![Answer::Write(head.into()), Answer::Close]
+    });
+    let seen = Setup::streaming(&server).run();
+    assert_eq!(seen.fault(), Some(FaultKind::Decode));
+}
+
+#[test]
+fn another_upstream_takes_over_until_the_first_output() {
+    let role =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n".to_owned();
+    let error = "data: {\"error\":{\"message\":\"quota\"}}\n\n".to_owned();
+    let preamble = stream(&[role, error]);
+    let failing = upstream(move |_| vec![Answer::Write(preamble.clone()), Answer::Close]);
+    let second = upstream(|_| vec![Answer::Write(stream(&finished())), Answer::Close]);
+    let mut setup = Setup::streaming(&failing);
+    setup.fallback = Some(second.base_url());
+    let seen = setup.run();
+    assert_eq!(seen.body, finished().concat().as_bytes());
+    assert_eq!(seen.outcome.attempts, 2);
+    assert!(seen.outcome.fault.is_none());
+}
+
+#[test]
+fn a_stream_is_never_switched_after_its_first_output() {
+    let first = stream(&[chat_chunk("a", "null")]);
+    let failing = upstream(move |_| vec![Answer::Write(first.clone()), Answer::Close]);
+    let second = upstream(|_| vec![Answer::Write(stream(&finished())), Answer::Close]);
+    let mut setup = Setup::streaming(&failing);
+    setup.fallback = Some(second.base_url());
+    let seen = setup.run();
+    assert_eq!(seen.outcome.attempts, 1);
+    assert!(second.requests().is_empty());
+}
+
+#[test]
+fn a_client_that_does_not_read_stops_the_reading_of_its_upstream() {
+    let events = (0..4_000)
+        .map(|n| chat_chunk(&n.to_string().repeat(40), "null"))
+        .collect::<Vec<_>>();
+    let total = events.iter().map(String::len).sum::<usize>();
+    let script = stream(&events);
+    let server = upstream(move |_| vec![Answer::Write(script.clone()), Answer::Close]);
+    let mut setup = Setup::streaming(&server);
+    setup.reads = Some(1);
+    setup.leave_after = Some(Duration::from_millis(300));
+    let seen = setup.run();
+    assert!(
+        seen.outcome.bytes_in < total as u64,
+        "read {} of {total}",
+        seen.outcome.bytes_in
+    );
+    assert!(
+        seen.largest_pending <= support::CLIENT_BOUND + 64 * 1024,
+        "{}",
+        seen.largest_pending
+    );
+}
+
+#[test]
+fn closing_the_relay_ends_what_runs() {
+    let server = upstream(|_| {
+        vec![
+            Answer::Write(stream(&[chat_chunk("a", "null")])),
+            Answer::Stall,
+        ]
+    });
+    let relay = support::relay();
+    let setup = Setup::streaming(&server);
+    let running = setup.submit(&relay, &setup.route());
+    running.wait_first_frame();
+    let begun = Instant::now();
+    relay.close();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let seen = running.wait();
+    assert_eq!(seen.fault(), Some(FaultKind::Shutdown));
+}
