@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
 use sluicegate_core::limits::Limits;
 
 fn text_of(value: &Value) -> String {
@@ -66,7 +67,18 @@ fn folds_say_what_the_recorded_streams_say() {
                 continue;
             }
         };
-        let folded: Value = serde_json::from_slice(&folded).unwrap();
+        let asked = Unfold {
+            include_usage: true,
+        };
+        let unfolded = unfold_chat(&folded, asked, Limits::default()).unwrap();
+        let again = fold_chat(&unfolded, Limits::default()).unwrap();
+        let [folded, again]: [Value; 2] =
+            [folded, again].map(|json| serde_json::from_slice(&json).unwrap());
+        if folded != again {
+            differences.push(format!(
+                "{file}: {folded}\n    unfolded and folded: {again}"
+            ));
+        }
         let choices = folded["choices"].as_array().unwrap();
         let expected_choices = expected["choices"].as_object().unwrap();
         if choices.len() != expected_choices.len() {

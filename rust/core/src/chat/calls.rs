@@ -198,3 +198,6 @@ impl Call {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! One choice of a completion in the making.
 
 use super::calls::Calls;
-use super::member::{Field, elements, fields, find};
+use super::member::{Field, elements, fields, find, weight};
 use super::merge::{Input, Object, Slot, write_key};
 use super::rules::Level;
 use crate::json::scan::{Kind, Value};
@@ -56,7 +56,9 @@ impl Choice {
                         }
                     }
                     // TGI before #3075 sent the one call as it is.
-                    Kind::Object => self.calls.merge(field.value, input),
+                    Kind::Object if weight(text, field.value) == 2 => {
+                        self.calls.merge(field.value, input);
+                    }
                     _ => {}
                 }
                 if !self.calls.is_empty() {
@@ -107,3 +109,6 @@ impl Choice {
         out.push(b'}');
     }
 }
+
+#[cfg(test)]
+mod tests;

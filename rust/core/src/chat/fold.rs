@@ -88,8 +88,7 @@ impl ChatFold {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let data = data.trim_ascii();
-        if data.is_empty() || data == b"[DONE]" {
+        if matches!(data.trim_ascii(), b"" | b"[DONE]") {
             return Ok(());
         }
         let (text, payload) = self.read(data)?;
@@ -284,3 +283,6 @@ pub fn fold_chat(stream: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
         _ => fold.finish(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -445,3 +445,6 @@ fn write_call(text: &[u8], place: usize, call: Value, out: &mut Vec<u8>) {
     }
     out.push(b'}');
 }
+
+#[cfg(test)]
+mod tests;
