@@ -1,0 +1,119 @@
+"""From a request to the reply that its script describes."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sluicegate.testing.chat import chat_reply
+from sluicegate.testing.completions import completions_reply, embeddings_reply, model, models
+from sluicegate.testing.connection import HttpRequest
+from sluicegate.testing.faults import error_reply, stream_options_refused, stream_options_without_stream
+from sluicegate.testing.messages import messages_reply
+from sluicegate.testing.ollama import ollama_reply
+from sluicegate.testing.question import Question, read_question
+from sluicegate.testing.reply import Document, Stream
+from sluicegate.testing.responses import responses_reply
+from sluicegate.testing.script import Api, Script
+
+# By the end of the path, so that every prefix works: /v1, none, /openai/deployments/NAME, /api/v1 …
+_APIS: Mapping[str, Api] = {
+    "/chat/completions": "chat",
+    "/completions": "completions",
+    "/embeddings": "embeddings",
+    "/responses": "responses",
+    "/messages": "messages",
+    "/api/chat": "ollama",
+}
+_STREAMING: Mapping[str, Callable[..., Stream | Document]] = {
+    "chat": chat_reply,
+    "completions": completions_reply,
+    "responses": responses_reply,
+    "messages": messages_reply,
+    "ollama": ollama_reply,
+}
+
+
+def path_of(request: HttpRequest) -> str:
+    path = request.target.partition("?")[0]
+    return path.rstrip("/") or "/"
+
+
+def api_of(path: str) -> Api | None:
+    """Which API a path calls; None: none of those that take a POST."""
+    return next((api for end, api in _APIS.items() if path.endswith(end)), None)
+
+
+def is_health(path: str) -> bool:
+    return path in ("/", "/health", "/healthz", "/v1/health")
+
+
+def body_of(request: HttpRequest) -> dict[str, Any] | None:
+    """The JSON object in the body; None where there is none."""
+    try:
+        body = json.loads(request.body)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def question_of(request: HttpRequest, script: Script) -> tuple[Question, Api]:
+    """What is asked, and in which API's form the reply is."""
+    called = api_of(path_of(request)) or "chat"
+    return read_question(called, body_of(request) or {}), script.api or called
+
+
+def reply_to(
+    request: HttpRequest, script: Script, question: Question, api: Api, names: tuple[str, ...]
+) -> Stream | Document:
+    """The reply, before faults."""
+    if script.status >= 400:
+        reply: Stream | Document = error_reply(script.status, script.error)
+    else:
+        reply = _healthy(request, script, question, api, names)
+    first = {"echo": _echo(request)} if script.echo else {}
+    return reply.dressed(script.extra, first)
+
+
+def _healthy(
+    request: HttpRequest, script: Script, question: Question, api: Api, names: tuple[str, ...]
+) -> Stream | Document:
+    path = path_of(request)
+    if request.method == "GET":
+        return _get(path, names)
+    if api_of(path) is None:
+        return error_reply(404, _problem(f"Invalid URL ({request.method} {path})"))
+    if request.method != "POST":
+        return error_reply(405, _problem(f"Not allowed: {request.method} {path}"))
+    if body_of(request) is None:
+        return error_reply(400, _problem("We could not parse the JSON body of your request."))
+    if question.stream_options and script.refuse_stream_options:
+        return stream_options_refused()
+    if question.stream_options and not question.stream and question.api in ("chat", "completions"):
+        return stream_options_without_stream()
+    stream = question.stream if script.stream is None else script.stream
+    if api == "embeddings":
+        return embeddings_reply(script, question)
+    return _STREAMING[api](script, question, stream=stream)
+
+
+def _get(path: str, names: tuple[str, ...]) -> Document:
+    if path.endswith("/models"):
+        return models(names)
+    _, found, name = path.partition("/models/")
+    if found:
+        return Document(model(name))
+    return error_reply(404, _problem(f"Invalid URL (GET {path})"))
+
+
+def _problem(message: str) -> dict[str, Any]:
+    return {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+
+
+def _echo(request: HttpRequest) -> dict[str, Any]:
+    body = body_of(request)
+    return {
+        "method": request.method,
+        "path": request.target,
+        "headers": [list(header) for header in request.headers],
+        "body": body if body is not None else request.body.decode("utf-8", "replace"),
+    }
