@@ -68,6 +68,29 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=_PORT, default=18101, show_default=True, help="0: a free one.")
+@click.option("--model", "models", multiple=True, help="A model it lists; may be repeated.")
+@click.option("--idle-seconds", type=float, help="Close connections that are idle for so long.")
+@click.option("--script", default="{}", help="""What it replies, as JSON: '{"tokens": 50, "pace": 0.02}'""")
+def mock(host: str, port: int, models: tuple[str, ...], idle_seconds: float | None, script: str) -> None:
+    """Run the scripted upstream: a server that replies as it is told, without a model."""
+    from sluicegate.testing import ScriptError, run_mock, script_from_json
+    from sluicegate.testing.server import DEFAULT_MODEL
+
+    try:
+        script_from_json(script)
+    except ScriptError as error:
+        raise click.BadParameter(str(error), param_hint="--script") from error
+    served = models or (DEFAULT_MODEL,)
+    try:
+        status = run_mock(host, port, models=served, idle_seconds=idle_seconds, **json.loads(script))
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    raise SystemExit(status)
+
+
 def _default() -> "Config":
     from sluicegate.config import Config
 

@@ -1,7 +1,12 @@
 """The command line."""
 
 import json
+import re
+import signal
+import socket
+import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -140,8 +145,40 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--version").output == "sluicegate 1.2.3\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "check", "schema"])
+@pytest.mark.parametrize("command", ["serve", "check", "schema", "mock"])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.exit_code == 0
     assert done.output.startswith("Usage: main " + command)
+
+
+# === the scripted upstream ===
+
+
+@pytest.mark.parametrize("script", ["[]", "{x", '{"tokns": 1}', '{"port": 1}', '{"tokens": "many"}'])
+def test_mock_refuses_a_script_that_cannot_be(script: str) -> None:
+    done = run("mock", "--script", script)
+    assert done.exit_code == 2
+    assert "Invalid value for --script" in done.stderr
+
+
+def test_mock_says_that_a_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("mock", "--port", taken.getsockname()[1])
+    assert done.exit_code == 1
+    assert "cannot listen on 127.0.0.1" in done.stderr
+
+
+def test_mock_serves_its_models_until_it_is_told_to_stop() -> None:
+    command = (sys.executable, "-m", "sluicegate", "mock", "--port", "0", "--model", "a", "--model", "b")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
+            assert found is not None
+            with urllib.request.urlopen(f"{found[0]}/models", timeout=10) as reply:
+                assert [model["id"] for model in json.load(reply)["data"]] == ["a", "b"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
