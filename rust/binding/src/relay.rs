@@ -1,5 +1,7 @@
 //! `Relay`: the thread, and the way onto it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,7 +16,7 @@ use crate::director::PyDirector;
 use crate::errors;
 use crate::exchange::PyExchange;
 use crate::request::PyRequest;
-use crate::upstream::PyRoute;
+use crate::upstream::{PyRoute, seconds};
 
 /// Bytes of one reply that wait here for a slow client at most; the server's own buffers come on top.
 const DEFAULT_CLIENT_BUFFER: usize = 64 * 1024;
@@ -24,19 +26,21 @@ pub(crate) struct PyRelay {
     inner: Relay,
     limits: Limits,
     client_buffer: usize,
+    keepalive: Option<Duration>,
 }
 
 #[pymethods]
 impl PyRelay {
     #[new]
     #[pyo3(signature = (
-        *, max_event_bytes=MAX_EVENT, max_reply_bytes=MAX_DOCUMENT, client_buffer_bytes=DEFAULT_CLIENT_BUFFER,
+        *, max_event_bytes=MAX_EVENT, max_reply_bytes=MAX_DOCUMENT, client_buffer_bytes=DEFAULT_CLIENT_BUFFER, keepalive_seconds=None,
     ))]
     fn new(
         py: Python<'_>,
         max_event_bytes: usize,
         max_reply_bytes: usize,
         client_buffer_bytes: usize,
+        keepalive_seconds: Option<f64>,
     ) -> PyResult<Self> {
         // The thread stays attached for its life and only lets the GIL go: attaching anew for each delivery would make a new
         // thread state each time.
@@ -54,6 +58,7 @@ impl PyRelay {
             inner,
             limits,
             client_buffer: client_buffer_bytes,
+            keepalive: seconds("keepalive_seconds", keepalive_seconds)?,
         })
     }
 
@@ -94,6 +99,7 @@ impl PyRelay {
             request_id: request_id.into(),
             route: route.inner.clone(),
             limits: self.limits,
+            keepalive: self.keepalive,
             sink: Box::new(AsgiSink::new(&reply, self.client_buffer)?),
             director: Box::new(PyDirector {
                 reply: reply.unbind(),

@@ -1,7 +1,9 @@
 //! One request on its way: attempts, one after the other, until one is pumped to the client or none is left.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderMap;
@@ -11,13 +13,16 @@ use hyper::body::Incoming;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Api, ReplyPlan};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
+use sluicegate_core::sse::encode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::connect::{ConnectTimeout, Uses};
+use crate::deadlines::Deadlines;
 use crate::decode::ReplyBody;
 use crate::fault::{Fault, FaultKind};
 use crate::headers;
+use crate::keepalive::KeepAlive;
 use crate::outcome::Outcome;
 use crate::pump::{Client, Pump, PumpEnd};
 use crate::runtime::{Active, Shared};
@@ -132,6 +137,8 @@ pub struct Exchange {
     pub route: Route,
     /// Bounds of the reply.
     pub limits: Limits,
+    /// A comment to a streaming client after this long a silence.
+    pub keepalive: Option<Duration>,
     /// Where frames go.
     pub sink: Box<dyn Sink>,
     /// Who decides.
@@ -153,6 +160,7 @@ struct Session {
     control: Arc<Control>,
     shared: Arc<Shared>,
     started: Instant,
+    keepalive: KeepAlive,
     outcome: Outcome,
 }
 
@@ -168,11 +176,14 @@ impl Drop for Session {
 
 impl Exchange {
     pub(crate) async fn run(self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
+        let started = Instant::now();
+        let keepalive = self.keepalive.filter(|_| self.request.stream());
         let mut session = Session {
             exchange: self,
             control,
             shared,
-            started: Instant::now(),
+            started,
+            keepalive: KeepAlive::new(keepalive, started),
             outcome: Outcome::default(),
         };
         session.serve().await;
@@ -220,6 +231,17 @@ impl Session {
             self.exchange.sink.abort();
             return;
         };
+        if self.keepalive.has_begun() {
+            let mut event = Vec::with_capacity(reply.body.len() + 16);
+            encode::event("", &reply.body, &mut event);
+            self.outcome.status = StatusCode::OK.as_u16();
+            self.outcome.streamed = true;
+            self.outcome.bytes_out = event.len() as u64;
+            self.settle();
+            self.exchange.sink.push(&mut vec![event.into()]);
+            self.exchange.sink.end();
+            return;
+        }
         self.outcome.status = reply.status;
         self.outcome.bytes_out = reply.body.len() as u64;
         self.settle();
@@ -310,10 +332,10 @@ impl Session {
     }
 
     async fn send(
-        &self,
+        &mut self,
         client: &HttpClient,
         request: HttpRequest<Full<Bytes>>,
-        deadlines: &crate::Deadlines,
+        deadlines: &Deadlines,
         started: Instant,
     ) -> Sent {
         let (limit, kind) = match (deadlines.first_byte, deadlines.total) {
@@ -321,12 +343,23 @@ impl Session {
             (Some(first), _) => (Some(first), FaultKind::FirstByteTimeout),
             (None, total) => (total, FaultKind::TotalTimeout),
         };
-        let response = tokio::select! {
-            biased;
-            response = client.request(request) => response,
-            () = self.control.left() => return Sent::Left,
-            () = self.shared.closing.cancelled() => return Sent::Failed(FaultKind::Shutdown, false),
-            () = sleep_until(limit.map(|limit| started + limit)) => return Sent::Failed(kind, false),
+        let mut responding = pin!(client.request(request));
+        let response = loop {
+            tokio::select! {
+                biased;
+                response = &mut responding => break response,
+                () = self.control.left() => return Sent::Left,
+                () = self.shared.closing.cancelled() => {
+                    return Sent::Failed(FaultKind::Shutdown, false);
+                }
+                () = sleep_until(limit.map(|limit| started + limit)) => {
+                    return Sent::Failed(kind, false);
+                }
+                () = sleep_until(self.keepalive.next()) => {
+                    let sink = &mut *self.exchange.sink;
+                    self.keepalive.beat(sink, &self.exchange.request_id, false);
+                }
+            }
         };
         match response {
             Ok(response) => {
@@ -414,12 +447,13 @@ impl Session {
             reply_model: route.reply_model.clone(),
             limits: self.exchange.limits,
         };
-        let mut pump = Pump::new(plan, body, route, started);
+        let mut pump = Pump::new(plan, body, route, started, &self.keepalive);
         let mut client = Client {
             sink: &mut *self.exchange.sink,
             director: &mut *self.exchange.director,
             head: &parts,
             request_id: &self.exchange.request_id,
+            keepalive: &mut self.keepalive,
         };
         let end = pump
             .run(&mut client, &self.control, &self.shared.closing)

@@ -12,6 +12,7 @@ mod decode;
 pub mod exchange;
 pub mod fault;
 mod headers;
+mod keepalive;
 pub mod outcome;
 mod pump;
 mod runtime;

@@ -6,10 +6,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::response::Parts;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::sse::encode;
 use sluicegate_core::usage::Usage;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,7 @@ use crate::decode::{BodyError, ReplyBody};
 use crate::exchange::Control;
 use crate::fault::{Fault, FaultKind};
 use crate::headers::{self, Content};
+use crate::keepalive::KeepAlive;
 use crate::outcome::Outcome;
 use crate::sink::{Director, Sink};
 use crate::upstream::Route;
@@ -47,6 +50,7 @@ enum Turn {
     Left,
     Closing,
     Release,
+    KeepAlive,
     Deadline(FaultKind),
     Read(Bytes),
     End,
@@ -68,6 +72,7 @@ pub(crate) struct Client<'a> {
     /// The upstream's head.
     pub(crate) head: &'a Parts,
     pub(crate) request_id: &'a str,
+    pub(crate) keepalive: &'a mut KeepAlive,
 }
 
 pub(crate) struct Pump {
@@ -86,6 +91,7 @@ pub(crate) struct Pump {
     frames: Vec<Bytes>,
     fault: Option<Fault>,
     status: u16,
+    last_read: Instant,
     first_token: Option<Instant>,
     longest_gap: Option<Duration>,
     bytes_in: u64,
@@ -93,7 +99,13 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
-    pub(crate) fn new(plan: ReplyPlan, body: ReplyBody, route: &Route, started: Instant) -> Self {
+    pub(crate) fn new(
+        plan: ReplyPlan,
+        body: ReplyBody,
+        route: &Route,
+        started: Instant,
+        keepalive: &KeepAlive,
+    ) -> Self {
         let deadlines = route.upstream.deadlines;
         let hold = (!route.last).then(|| Instant::now() + HOLD_TIME);
         let progress = Progress {
@@ -103,7 +115,7 @@ impl Pump {
             streaming: plan.client_streams,
         };
         let first = deadlines.next(&progress).map(|(at, _)| at);
-        let first = [first, hold].into_iter().flatten().min();
+        let first = [first, hold, keepalive.next()].into_iter().flatten().min();
         Self {
             pipeline: Pipeline::new(plan),
             body,
@@ -117,6 +129,7 @@ impl Pump {
             frames: Vec::new(),
             fault: None,
             status: 0,
+            last_read: started,
             first_token: None,
             longest_gap: None,
             bytes_in: 0,
@@ -142,7 +155,7 @@ impl Pump {
                 if closing.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Turn::Closing);
                 }
-                self.poll_turn(cx, &mut *client.sink)
+                self.poll_turn(cx, client)
             })
             .await;
             let ended = match turn {
@@ -153,6 +166,12 @@ impl Pump {
                 Turn::Release => {
                     self.hold = None;
                     self.hand_over(client);
+                    None
+                }
+                Turn::KeepAlive => {
+                    client
+                        .keepalive
+                        .beat(&mut *client.sink, client.request_id, self.begun);
                     None
                 }
                 Turn::Read(data) => self.feed(data, client),
@@ -168,8 +187,8 @@ impl Pump {
         }
     }
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Turn> {
-        let room = sink.poll_room(cx).is_ready();
+    fn poll_turn(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
+        let room = client.sink.poll_room(cx).is_ready();
         if room {
             if self.blocked {
                 self.blocked = false;
@@ -190,12 +209,12 @@ impl Pump {
             }
         }
         self.blocked = !room;
-        self.poll_timer(cx)
+        self.poll_timer(cx, client.keepalive)
     }
 
     /// The timer is armed for the earliest deadline there was when it last fired, and looked after only then: tokens move
     /// their deadline forward without touching it.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+    fn poll_timer(&mut self, cx: &mut Context<'_>, keepalive: &mut KeepAlive) -> Poll<Turn> {
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
         };
@@ -292,12 +311,27 @@ impl Pump {
         if self.frames.is_empty() {
             return;
         }
+        let content = self.content();
         if !self.begun {
             self.begun = true;
-            self.status = client.head.status.as_u16();
-            let headers = headers::reply(&client.head.headers, client.request_id, self.content());
-            client.sink.start(self.status, headers);
+            if content != Content::EventStream {
+                client.keepalive.stop();
+            }
+            if client.keepalive.has_begun() {
+                self.status = StatusCode::OK.as_u16();
+            } else {
+                self.status = client.head.status.as_u16();
+                let headers = headers::reply(&client.head.headers, client.request_id, content);
+                client.sink.start(self.status, headers);
+            }
         }
+        if client.keepalive.has_begun() && content != Content::EventStream {
+            let mut event = Vec::new();
+            encode::event("", &self.frames.concat(), &mut event);
+            self.frames.clear();
+            self.frames.push(event.into());
+        }
+        client.keepalive.sent(self.last_read);
         self.bytes_out += self
             .frames
             .iter()
@@ -343,6 +377,7 @@ impl Pump {
 
     fn note_progress(&mut self) {
         let now = Instant::now();
+        self.last_read = now;
         self.progress.first_byte.get_or_insert(now);
         let tokens = self.pipeline.take_progress();
         if let Some(streams) = self.pipeline.facts().reply_is_stream {

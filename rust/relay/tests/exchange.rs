@@ -370,3 +370,39 @@ fn closing_the_relay_ends_what_runs() {
     let seen = running.wait();
     assert_eq!(seen.fault(), Some(FaultKind::Shutdown));
 }
+
+#[test]
+fn a_silent_upstream_is_covered_by_comments() {
+    let server = upstream(|_| {
+        vec![
+            Answer::Wait(Duration::from_millis(200)),
+            Answer::Write(stream(&finished())),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(&server);
+    setup.keepalive = Some(Duration::from_millis(50));
+    let seen = setup.run();
+    let text = String::from_utf8(seen.body.clone()).unwrap();
+    assert!(text.starts_with(": keep-alive\n\n"), "{text}");
+    assert!(text.ends_with(&finished().concat()), "{text}");
+    assert_eq!(
+        seen.header("content-type"),
+        Some("text/event-stream; charset=utf-8")
+    );
+}
+
+#[test]
+fn an_error_after_a_comment_comes_as_an_event() {
+    let server = upstream(|_| vec![Answer::Wait(Duration::from_millis(200)), Answer::Close]);
+    let mut setup = Setup::streaming(&server);
+    setup.keepalive = Some(Duration::from_millis(50));
+    let seen = setup.run();
+    let text = String::from_utf8(seen.body.clone()).unwrap();
+    assert_eq!(seen.status, Some(200));
+    assert!(
+        text.contains("data: upstream 'up' closed the connection"),
+        "{text}"
+    );
+    assert_eq!(seen.fault(), Some(FaultKind::Reset));
+}

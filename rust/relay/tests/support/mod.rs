@@ -30,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(crate) enum Answer {
     Write(Vec<u8>),
+    Wait(Duration),
     /// Say nothing until the peer closes.
     Stall,
     /// Write this again and again until the peer closes.
@@ -100,6 +101,7 @@ fn serve(
                     return;
                 }
             }
+            Answer::Wait(time) => thread::sleep(time),
             Answer::Stall => {
                 let mut byte = [0];
                 let _ = stream.read(&mut byte);
@@ -354,6 +356,7 @@ pub(crate) struct Setup {
     pub(crate) leave_after_first_frame: bool,
     pub(crate) leave_after: Option<Duration>,
     pub(crate) reads: Option<usize>,
+    pub(crate) keepalive: Option<Duration>,
 }
 
 impl Setup {
@@ -366,6 +369,7 @@ impl Setup {
             leave_after_first_frame: false,
             leave_after: None,
             reads: None,
+            keepalive: None,
         }
     }
 
@@ -403,6 +407,7 @@ impl Setup {
             request_id: "req-1".into(),
             route: route.clone(),
             limits: Limits::default(),
+            keepalive: self.keepalive,
             sink: Box::new(RecordingSink {
                 record: Arc::clone(&record),
                 reads: self.reads,
@@ -411,7 +416,7 @@ impl Setup {
         };
         let control = relay.submit(exchange).unwrap();
         let (tx, finished) = channel();
-        control.on_finish(Box::new(move |outcome| tx.send(outcome).unwrap()));
+        control.on_finish(Box::new(move |outcome| drop(tx.send(outcome))));
         Running {
             record,
             control,

@@ -1,0 +1,65 @@
+//! Comments that keep a client's connection alive while its upstream is silent: balancers close what is idle (litellm#34819).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use crate::headers::{self, Content};
+use crate::sink::Sink;
+
+/// A comment, since every event-stream parser skips one; `id:` and `retry:` break some clients.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+
+/// The status of a stream that begins before its upstream has answered.
+const BEGUN_STATUS: u16 = 200;
+
+/// When the next comment is due.
+pub(crate) struct KeepAlive {
+    every: Option<Duration>,
+    last: Instant,
+    begun: bool,
+}
+
+impl KeepAlive {
+    pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
+        Self {
+            every,
+            last: now,
+            begun: false,
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.every.map(|every| self.last + every)
+    }
+
+    /// The client was sent something.
+    pub(crate) fn sent(&mut self, now: Instant) {
+        self.last = now;
+    }
+
+    /// Whether a comment has begun the reply, as an event stream: what follows must be one.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The reply turned out to be no event stream.
+    pub(crate) fn stop(&mut self) {
+        self.every = None;
+    }
+
+    /// Send a comment. `begun`: the reply has begun with the upstream's head.
+    pub(crate) fn beat(&mut self, sink: &mut dyn Sink, request_id: &str, begun: bool) {
+        if !begun && !self.begun {
+            self.begun = true;
+            sink.start(
+                BEGUN_STATUS,
+                headers::reply(&HeaderMap::new(), request_id, Content::EventStream),
+            );
+        }
+        self.last = Instant::now();
+        sink.push(&mut vec![Bytes::from_static(COMMENT)]);
+    }
+}
