@@ -185,12 +185,14 @@ class Connection(asyncio.Protocol):
         if 0 < wire_bytes < len(data):
             pieces = [data[i : i + wire_bytes] for i in range(0, len(data), wire_bytes)]
         for piece in pieces:
-            transport.write(piece)
-            # Also lets the loop write: uvloop gathers what was written until then into one system call.
+            # Lets the loop send what was written before: uvloop gathers it into one system call else. Not
+            # after the last piece: a client that has it may leave, and must be seen to leave afterwards.
             await asyncio.sleep(0)
             await self._room.wait()
             if not self.open:
                 raise ConnectionOver
+            transport.write(piece)
+        await self._room.wait()
 
     async def flush(self) -> None:
         """Wait until the client's kernel has acknowledged all that was sent, but not for ever."""

@@ -7,11 +7,17 @@ from typing import Any
 from sluicegate.testing.chat import chat_reply
 from sluicegate.testing.completions import completions_reply, embeddings_reply, model, models
 from sluicegate.testing.connection import HttpRequest
-from sluicegate.testing.faults import error_reply, stream_options_refused, stream_options_without_stream
+from sluicegate.testing.faults import (
+    error_reply,
+    stream_options_refused,
+    stream_options_without_stream,
+    with_faulty_events,
+)
+from sluicegate.testing.framing import done_markers
 from sluicegate.testing.messages import messages_reply
 from sluicegate.testing.ollama import ollama_reply
 from sluicegate.testing.question import Question, read_question
-from sluicegate.testing.reply import Document, Stream
+from sluicegate.testing.reply import Document, Event, Stream
 from sluicegate.testing.responses import responses_reply
 from sluicegate.testing.script import Api, Script
 
@@ -65,13 +71,19 @@ def question_of(request: HttpRequest, script: Script) -> tuple[Question, Api]:
 def reply_to(
     request: HttpRequest, script: Script, question: Question, api: Api, names: tuple[str, ...]
 ) -> Stream | Document:
-    """The reply, before faults."""
+    """The reply, with the events that its faults add; what else goes wrong is for when it is played."""
     if script.status >= 400:
         reply: Stream | Document = error_reply(script.status, script.error)
     else:
         reply = _healthy(request, script, question, api, names)
-    first = {"echo": _echo(request)} if script.echo else {}
-    return reply.dressed(script.extra, first)
+    reply = reply.dressed(script.extra, {"echo": _echo(request)} if script.echo else {})
+    if isinstance(reply, Document):
+        return reply
+    events, whole = with_faulty_events(reply.events, script, question, api)
+    ndjson = script.ndjson or api == "ollama"
+    if whole and not ndjson:
+        events += [Event("[DONE]", kind="end")] * done_markers(script, api)
+    return Stream(tuple(events), ndjson)
 
 
 def _healthy(
@@ -81,11 +93,11 @@ def _healthy(
     if request.method == "GET":
         return _get(path, names)
     if api_of(path) is None:
-        return error_reply(404, _problem(f"Invalid URL ({request.method} {path})"))
+        return error_reply(404, problem(f"Invalid URL ({request.method} {path})"))
     if request.method != "POST":
-        return error_reply(405, _problem(f"Not allowed: {request.method} {path}"))
+        return error_reply(405, problem(f"Not allowed: {request.method} {path}"))
     if body_of(request) is None:
-        return error_reply(400, _problem("We could not parse the JSON body of your request."))
+        return error_reply(400, problem("We could not parse the JSON body of your request."))
     if question.stream_options and script.refuse_stream_options:
         return stream_options_refused()
     if question.stream_options and not question.stream and question.api in ("chat", "completions"):
@@ -102,10 +114,11 @@ def _get(path: str, names: tuple[str, ...]) -> Document:
     _, found, name = path.partition("/models/")
     if found:
         return Document(model(name))
-    return error_reply(404, _problem(f"Invalid URL (GET {path})"))
+    return error_reply(404, problem(f"Invalid URL (GET {path})"))
 
 
-def _problem(message: str) -> dict[str, Any]:
+def problem(message: str) -> dict[str, Any]:
+    """The `error` member for a request that cannot be served."""
     return {"message": message, "type": "invalid_request_error", "param": None, "code": None}
 
 

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from sluicegate.testing.compression import Compressor
 from sluicegate.testing.connection import Connection, ConnectionOver
-from sluicegate.testing.faults import Hazards, with_faulty_events
-from sluicegate.testing.framing import BOM, Encoder, done_markers
-from sluicegate.testing.question import Question
+from sluicegate.testing.faults import Hazards
+from sluicegate.testing.framing import BOM, Encoder
 from sluicegate.testing.reading import ScriptError
 from sluicegate.testing.records import Record
 from sluicegate.testing.reply import Document, Event, Stream
-from sluicegate.testing.script import Api, Fault, FaultPlace, Framing, Script, Step, StepAction, Transfer
+from sluicegate.testing.script import Fault, FaultPlace, Framing, Script, Step, StepAction, Transfer
 
 _REASONS = {
     200: "OK",
@@ -48,7 +47,7 @@ class Playback:
         self._streams = False
         self._events = 0
 
-    async def play(self, reply: Stream | Document, question: Question, api: Api) -> None:
+    async def play(self, reply: Stream | Document) -> None:
         """Send the reply.
 
         Raises ConnectionOver where a fault or a declared length ended the connection, ScriptError, before
@@ -62,7 +61,7 @@ class Playback:
         elif isinstance(reply, Document):
             await self._play_document(reply)
         else:
-            await self._play_stream(reply, question, api)
+            await self._play_stream(reply)
         await self._end()
 
     async def play_raw(self, steps: Sequence[Step]) -> None:
@@ -98,15 +97,12 @@ class Playback:
         await self._head(document.status, "application/json", transfer, len(body))
         await self._unit(body)
 
-    async def _play_stream(self, stream: Stream, question: Question, api: Api) -> None:
+    async def _play_stream(self, stream: Stream) -> None:
         script = self._script
         self._streams = True
-        ndjson = script.ndjson or api == "ollama"
-        self._encoder = Encoder(script, ndjson=ndjson)
-        events, whole = with_faulty_events(stream.events, script, question, api)
-        if whole and not ndjson:
-            events += [Event("[DONE]", kind="end")] * done_markers(script, api)
-        content_type = "application/x-ndjson" if ndjson else "text/event-stream; charset=utf-8"
+        self._encoder = Encoder(script, ndjson=stream.ndjson)
+        events = stream.events
+        content_type = "application/x-ndjson" if stream.ndjson else "text/event-stream; charset=utf-8"
         self._events = len(events)
         encoded = [self._encoder.event(event, last=event is events[-1]) for event in events]
         if self._framing.bom and encoded:

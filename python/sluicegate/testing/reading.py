@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sluicegate.errors import Error
-from sluicegate.testing.dialects import DIALECTS, DialectName, Traits
+from sluicegate.testing.dialects import DIALECTS, DialectName
 from sluicegate.testing.script import Script, Step
 
 T = TypeVar("T")
@@ -164,6 +164,3 @@ def _wrong(path: str, kind: Any, value: object) -> ScriptError:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-__all__ = ["ScriptError", "Traits", "script_from", "script_from_json"]

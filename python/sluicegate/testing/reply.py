@@ -24,18 +24,22 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
+    """All events, `[DONE]` included. `ndjson`: written as lines of JSON."""
+
     events: tuple[Event, ...]
+    ndjson: bool = False
 
     def dressed(self, extra: Mapping[str, Any], first: Mapping[str, Any]) -> "Stream":
         """With members added to each event, and to the first."""
         if not extra and not first:
             return self
         members = [{**extra, **first}] + [dict(extra)] * len(self.events)
-        return Stream(
-            tuple(
+        return replace(
+            self,
+            events=tuple(
                 event if isinstance(event.data, str) else replace(event, data={**event.data, **added})
                 for event, added in zip(self.events, members, strict=False)
-            )
+            ),
         )
 
 

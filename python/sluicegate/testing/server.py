@@ -9,12 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from sluicegate.testing.connection import BadRequest, Connection, ConnectionOver, HttpRequest
-from sluicegate.testing.endpoints import body_of, is_health, path_of, question_of, reply_to
+from sluicegate.testing.endpoints import body_of, is_health, path_of, problem, question_of, reply_to
 from sluicegate.testing.faults import Hazards, error_reply
 from sluicegate.testing.playback import Playback
 from sluicegate.testing.reading import ScriptError, script_from, script_from_json
@@ -172,14 +171,14 @@ class ScriptedUpstream:
         try:
             await self._accept(connection)
             served = 0
-            while (request := await self._next(connection)) is not None:
+            while (request := await connection.read_request(self.idle_seconds)) is not None:
                 await self._serve(connection, request, reused=served > 0)
                 served += 1
         except ConnectionOver:
             pass
         except BadRequest as error:
             with contextlib.suppress(ConnectionOver):
-                await self._answer(connection, Document(error_reply(400, str(error)).value, 400))
+                await _answer(connection, error_reply(400, problem(f"Not HTTP/1.1: {error}")))
         finally:
             self._connections.discard(connection)
             record = self._current.pop(connection, None)
@@ -200,17 +199,14 @@ class ScriptedUpstream:
             connection.close()
             raise ConnectionOver
 
-    async def _next(self, connection: Connection) -> HttpRequest | None:
-        return await connection.read_request(self.idle_seconds)
-
     async def _serve(self, connection: Connection, request: HttpRequest, *, reused: bool) -> None:
         if is_health(path_of(request)):
-            await self._answer(connection, Document({"status": "ok"}), keep=True)
+            await _answer(connection, Document({"status": "ok"}), keep=True)
             return
         try:
             script = self._script_for(request)
         except ScriptError as error:
-            await self._answer(connection, _invalid_script(error))
+            await _answer(connection, _invalid_script(error))
             return
         number = len(self.requests) + 1
         record = Record(number, connection.number, reused, request, script)
@@ -222,9 +218,9 @@ class ScriptedUpstream:
                 await playback.play_raw(script.raw)
             question, api = question_of(request, script)
             reply = reply_to(request, script, question, api, self.models)
-            await playback.play(reply, question, api)
+            await playback.play(reply)
         except ScriptError as error:
-            await self._answer(connection, _invalid_script(error))
+            await _answer(connection, _invalid_script(error))
         record.end(complete=True)
         del self._current[connection]
         if request.version == "HTTP/1.0" or "close" in (request.header("connection") or "").lower():
@@ -241,18 +237,16 @@ class ScriptedUpstream:
         header = request.header("x-mock")
         return script if header is None else script_from_json(header.encode("latin-1"), script)
 
-    async def _answer(self, connection: Connection, document: Document, *, keep: bool = False) -> None:
-        """A reply of the server's own, which no script has a say in."""
-        script = replace(Script(), keep_alive=keep)
-        record = Record(0, connection.number, False, HttpRequest("", "", "", (), b""), script)
-        await Playback(connection, script, record).play(
-            document, question_of(record.request, script)[0], "chat"
-        )
+
+async def _answer(connection: Connection, document: Document, *, keep: bool = False) -> None:
+    """A reply of the server's own, which no script has a say in."""
+    script = Script(keep_alive=keep)
+    record = Record(0, connection.number, False, HttpRequest("", "", "", (), b""), script)
+    await Playback(connection, script, record).play(document)
 
 
 def _invalid_script(error: ScriptError) -> Document:
-    problem = {"message": str(error), "type": "invalid_script", "param": "mock", "code": None}
-    return error_reply(400, problem)
+    return error_reply(400, {**problem(str(error)), "type": "invalid_script", "param": "mock"})
 
 
 def run_mock(
