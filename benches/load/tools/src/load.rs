@@ -188,3 +188,166 @@ fn result(totals: &Totals, elapsed: Duration, output: &mut impl Write) -> io::Re
     writeln!(output, "{line}")?;
     output.flush()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::{LocalSet, spawn_local};
+
+    use super::*;
+    use crate::mock;
+
+    /// Carries out a plan against what `serve` spawns; the marks and the result.
+    fn carry_out(serve: impl AsyncFnOnce() -> SocketAddr, changes: Value) -> Vec<Value> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let mut plan = json!({
+                "address": serve().await, "stream": true, "connections": 3, "exchanges": 2,
+                "limit_seconds": 20.0, "tokens": 5,
+            });
+            plan.as_object_mut()
+                .unwrap()
+                .extend(changes.as_object().unwrap().clone());
+            let mut output = Vec::new();
+            run(serde_json::from_value(plan).unwrap(), &mut output)
+                .await
+                .unwrap();
+            output
+                .split(|&byte| byte == b'\n')
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect()
+        })
+    }
+
+    async fn upstream() -> SocketAddr {
+        let listener = mock::listen().unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn_local(mock::serve(listener));
+        address
+    }
+
+    /// Answers whatever it is sent with the same bytes, and closes.
+    async fn canned(reply: String) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn_local(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                assert!(connection.read(&mut [0; 65536]).await.unwrap() > 0);
+                connection.write_all(reply.as_bytes()).await.unwrap();
+            }
+        });
+        address
+    }
+
+    fn wrongs(result: &Value) -> u64 {
+        result["wrongs"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(Value::as_u64)
+            .sum()
+    }
+
+    #[test]
+    fn streams_arrive_whole_and_are_counted() {
+        let lines = carry_out(upstream, json!({}));
+        let result = lines.last().unwrap();
+        assert_eq!(
+            (result["exchanges"].as_u64(), result["tokens"].as_u64()),
+            (Some(6), Some(30))
+        );
+        assert_eq!((wrongs(result), &result["failures"]), (0, &json!({})));
+        assert_eq!(result["gap_ms"]["count"], 24);
+        assert_eq!(result["first_event_ms"]["count"], 6);
+    }
+
+    #[test]
+    fn json_replies_and_large_prompts_arrive_whole() {
+        let lines = carry_out(upstream, json!({"stream": false, "prompt_bytes": 1 << 20}));
+        let result = lines.last().unwrap();
+        assert_eq!((result["exchanges"].as_u64(), wrongs(result)), (Some(6), 0));
+    }
+
+    #[test]
+    fn a_cost_that_is_expected_and_missing_is_a_fault() {
+        let lines = carry_out(upstream, json!({"expect_cost": true}));
+        assert_eq!(lines.last().unwrap()["wrongs"]["without_cost"], 6);
+    }
+
+    #[test]
+    fn the_window_is_marked_while_all_streams_are_open() {
+        let changes = json!({
+            "exchanges": 1, "tokens": 40, "rate": 100.0, "ramp": 100.0, "settle_seconds": 0.05, "window_seconds": 0.1,
+        });
+        let lines = carry_out(upstream, changes);
+        let names: Vec<_> = lines
+            .iter()
+            .map(|line| line["mark"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["window_start", "window_end", "result"]);
+        assert_eq!(
+            (lines[0]["finished"].as_u64(), lines[1]["finished"].as_u64()),
+            (Some(0), Some(0))
+        );
+        assert!(lines[1]["tokens"].as_u64() > lines[0]["tokens"].as_u64());
+        assert_eq!(lines[2]["tokens"], 120);
+    }
+
+    #[test]
+    fn a_refusal_a_cut_and_silence_are_failures() {
+        let failures = |reply: &str, changes: Value| {
+            let reply = reply.to_owned();
+            let lines = carry_out(async move || canned(reply).await, changes);
+            lines.last().unwrap()["failures"].clone()
+        };
+        let once = json!({"connections": 1, "exchanges": 1});
+        let refusal = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(failures(refusal, once.clone()), json!({"status 503": 1}));
+        let cut = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:";
+        assert_eq!(
+            failures(cut, once.clone()),
+            json!({"broken off: unexpected end of file": 1})
+        );
+        let empty = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(failures(empty, once), json!({"not an event stream": 1}));
+        let slow = json!({"connections": 2, "exchanges": 1, "tokens": 100, "rate": 1.0, "limit_seconds": 0.2});
+        let lines = carry_out(upstream, slow);
+        assert_eq!(
+            lines.last().unwrap()["failures"],
+            json!({"unfinished at the time limit": 2})
+        );
+    }
+
+    #[test]
+    fn a_proxy_that_loses_an_event_is_caught() {
+        let event = |number: u32| {
+            format!(
+                "data: {{\"choices\":[{{\"delta\":{{\"content\":\"bench~00000000~{number:08}~\"}}}}]}}\n\n"
+            )
+        };
+        let body = [
+            event(0),
+            event(1),
+            event(3),
+            event(4),
+            "data: [DONE]\n\n".to_owned(),
+        ]
+        .concat();
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let lines = carry_out(
+            async move || canned(reply).await,
+            json!({"connections": 1, "exchanges": 1}),
+        );
+        assert_eq!(lines.last().unwrap()["wrongs"]["lost"], 1);
+    }
+}

@@ -181,6 +181,9 @@ async fn stream_tokens(
     for number in 0..script.tokens {
         if script.rate > 0.0 {
             sleep_until(started + due(script, number)).await;
+        } else {
+            // All streams in turn: a stream that spoke until its socket was full would arrive in blocks.
+            tokio::task::yield_now().await;
         }
         write_event(stream, &mut wire, |event| {
             write_token(script, number, event)

@@ -1,0 +1,1 @@
+"""Measures whole gateways side by side: CPU, latency and memory for the same work, every event verified."""
