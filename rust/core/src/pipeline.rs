@@ -1,11 +1,26 @@
 //! One reply's whole journey, from the upstream's bytes to the client's: what it is, where its events end, what it used, what it costs.
 
+mod conversion;
+mod document;
+mod failure;
+mod frames;
+mod payload;
+mod reply;
+mod stream;
+mod template;
+
 use bytes::Bytes;
 
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::mode::Mode;
+use crate::mode::{Mode, ModeDetector};
 use crate::usage::{Dialect, Usage};
+
+use conversion::{Folding, Unfolding};
+use document::Replies;
+use failure::{Failure, Position};
+use reply::Reply;
+use stream::Stream;
 
 /// Which protocol a reply speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,10 +134,52 @@ pub struct Facts {
 }
 
 /// The machine that a reply goes through: bytes in, frames out. Does no I/O.
+///
+/// Where the client asked for a stream and the upstream gave a completion, or the other way round, a chat reply (and one of the older
+/// completions interface) is turned into what was asked for; others go on as they came.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+/// use sluicegate_core::usage::Usage;
+///
+/// struct Flat;
+/// impl Pricer for Flat {
+///     fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+///         Some(format!("\"cost\":{}", usage.total_tokens()?).into())
+///     }
+/// }
+///
+/// let mut pipeline = Pipeline::new(ReplyPlan::new(Api::Chat, true));
+/// let mut out = Vec::new();
+/// let read = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1}}\n\ndata: [DO";
+/// pipeline.feed(Bytes::from_static(read), &mut Flat, &mut out)?;
+/// pipeline.feed(Bytes::from_static(b"NE]\n\n"), &mut Flat, &mut out)?;
+/// pipeline.finish(&mut Flat, &mut out)?;
+/// assert_eq!(
+///     out.concat(),
+///     b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1,\"cost\":3}}\n\ndata: [DONE]\n\n",
+/// );
+/// assert!(pipeline.facts().done);
+/// # Ok::<(), sluicegate_core::error::Error>(())
+/// ```
 pub struct Pipeline {
     plan: ReplyPlan,
-    facts: Facts,
-    progress: bool,
+    reply: Reply,
+    body: Body,
+    /// Something was handed out.
+    started: bool,
+}
+
+/// What the reply's bytes go through, by its mode and what the client asked for.
+enum Body {
+    Undecided(ModeDetector),
+    Stream(Stream),
+    Documents(Replies),
+    Folding(Box<Folding>),
+    Unfolding(Box<Unfolding>),
+    Opaque,
+    Ended,
 }
 
 impl Pipeline {
@@ -130,9 +187,10 @@ impl Pipeline {
     #[must_use]
     pub fn new(plan: ReplyPlan) -> Self {
         Pipeline {
+            reply: Reply::new(plan.clone()),
             plan,
-            facts: Facts::default(),
-            progress: false,
+            body: Body::Undecided(ModeDetector::default()),
+            started: false,
         }
     }
 
@@ -140,56 +198,150 @@ impl Pipeline {
     /// read in which nothing did. The event that `input` ends in is kept back until it is whole.
     ///
     /// # Errors
-    /// An event or document that is larger than the limits allow. The machine must then be told to [`fail`](Self::fail).
+    /// An event or document that is larger than the limits allow, or a completion that cannot be made a stream. The machine must then be
+    /// told to [`fail`](Self::fail).
     pub fn feed(
         &mut self,
         input: Bytes,
         pricer: &mut dyn Pricer,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Error> {
-        let _ = pricer;
-        if self.facts.mode.is_none() {
-            self.facts.mode = match input.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                Some(b'd' | b'e' | b'i' | b'r' | b':') => Some(Mode::Sse),
-                Some(b'{' | b'[') => Some(Mode::Json),
-                Some(_) => Some(Mode::Opaque),
-                None => None,
-            };
-            self.facts.reply_is_stream = self.facts.mode.map(|mode| mode == Mode::Sse);
+        let before = out.len();
+        let fed = self.pass(input, pricer, out);
+        self.reply.settle();
+        self.started |= out.len() > before;
+        fed
+    }
+
+    fn pass(
+        &mut self,
+        input: Bytes,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), Error> {
+        if input.is_empty() {
+            return Ok(());
         }
-        if !input.is_empty() {
-            out.push(input);
+        let (plan, reply) = (&self.plan, &mut self.reply);
+        match &mut self.body {
+            Body::Undecided(detector) => {
+                let Some((mode, input)) = detector.feed(input) else {
+                    return Ok(());
+                };
+                self.decide(mode);
+                self.pass(input, pricer, out)
+            }
+            Body::Stream(stream) => stream.feed(input, reply, pricer, out),
+            Body::Documents(replies) => replies.feed(input, reply, pricer, out),
+            Body::Folding(folding) => folding.feed(input, reply),
+            Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
+            Body::Opaque => {
+                reply.note_output(true);
+                out.push(input);
+                Ok(())
+            }
+            Body::Ended => Ok(()),
         }
-        Ok(())
+    }
+
+    fn decide(&mut self, mode: Mode) {
+        let limits = &self.plan.limits;
+        let converts = matches!(self.plan.api, Api::Chat | Api::Completions);
+        let streams = self.plan.client_streams;
+        self.body = match mode {
+            Mode::Sse if converts && !streams => {
+                self.reply = conversion::reader(&self.plan);
+                Body::Folding(Box::new(Folding::new(limits)))
+            }
+            Mode::Json if converts && streams => {
+                self.reply = conversion::reader(&self.plan);
+                Body::Unfolding(Box::new(Unfolding::new(limits)))
+            }
+            Mode::Sse => Body::Stream(Stream::new(limits)),
+            Mode::Json => Body::Documents(Replies::new(limits)),
+            Mode::Opaque => {
+                self.reply.facts.terminal = true;
+                Body::Opaque
+            }
+        };
+        self.reply.facts.mode = Some(mode);
+        self.reply.facts.reply_is_stream =
+            Some(matches!(self.body, Body::Stream(_) | Body::Unfolding(_)));
     }
 
     /// The upstream ended cleanly: what was kept back is let go, an unterminated event gets its terminator, and
     /// [`Facts::truncated`] is settled.
     ///
+    /// A stream that is folded for the client gives its completion here, or nothing where it broke off.
+    ///
     /// # Errors
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self, pricer: &mut dyn Pricer, out: &mut Vec<Bytes>) -> Result<(), Error> {
-        let _ = (pricer, out);
-        Ok(())
+        let before = out.len();
+        let (plan, reply) = (&self.plan, &mut self.reply);
+        let finished = match std::mem::replace(&mut self.body, Body::Ended) {
+            Body::Undecided(detector) => {
+                let held = detector.finish();
+                if !held.is_empty() {
+                    out.push(held);
+                }
+                Ok(())
+            }
+            Body::Stream(mut stream) => {
+                stream.finish(reply, pricer, out);
+                Ok(())
+            }
+            Body::Documents(mut replies) => {
+                replies.finish(reply, pricer, out);
+                Ok(())
+            }
+            Body::Folding(folding) => folding.finish(reply, plan, pricer, out),
+            Body::Unfolding(mut unfolding) => unfolding.finish(reply, plan, pricer, out),
+            Body::Opaque => Ok(()),
+            Body::Ended => return Ok(()),
+        };
+        reply.settle();
+        reply.facts.truncated = !reply.facts.terminal;
+        self.started |= out.len() > before;
+        finished
     }
 
-    /// The upstream died or a deadline fired: the protocol's own error is appended to `out`. What was kept back is dropped.
+    /// The upstream died, a deadline fired, or the reply was truncated: the protocol's own error is appended to `out`. What was kept back
+    /// is dropped, and nothing comes after it.
     ///
     /// Chat and completions get one `data: {"error":…}` event and no `[DONE]`; Responses `error` and then `response.failed`; Messages
     /// `event: error`; a reply that is no stream and of which nothing was sent, a JSON error object; of anything else the frames
     /// just end.
     pub fn fail(&mut self, error_type: &str, code: &str, message: &str, out: &mut Vec<Bytes>) {
-        let _ = (error_type, code, message, out, &self.plan);
+        self.body = Body::Ended;
+        let failure = Failure {
+            error_type,
+            code,
+            message,
+        };
+        let facts = &self.reply.facts;
+        if facts.reply_is_stream.unwrap_or(self.plan.client_streams) {
+            let position = Position {
+                sequence: self.reply.sequence,
+                reply_id: facts.reply_id.as_deref(),
+                created: self.reply.created.as_deref(),
+                model: self.reply.model.as_deref(),
+            };
+            out.push(failure::events(failure, self.plan.api, position).into());
+        } else if !self.started {
+            out.push(failure::document(failure, self.plan.api).into());
+        }
+        self.started = true;
     }
 
     /// What is known so far.
     #[must_use]
     pub fn facts(&self) -> &Facts {
-        &self.facts
+        &self.reply.facts
     }
 
     /// Whether a token-bearing event came since this was last asked. Comments, pings, roles, empty deltas and usage are none.
     pub fn take_progress(&mut self) -> bool {
-        std::mem::take(&mut self.progress)
+        std::mem::take(&mut self.reply.progress)
     }
 }

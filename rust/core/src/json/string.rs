@@ -4,30 +4,68 @@ use std::borrow::Cow;
 
 use super::scan::{Fault, Problem};
 
-const BLOCK: usize = 16;
+const BLOCK: usize = 32;
+const WORD: usize = size_of::<u64>();
+/// The highest bit of each byte of a word.
+const HIGH: u64 = 0x8080_8080_8080_8080;
+/// The lowest bit of each byte of a word.
+const LOW: u64 = 0x0101_0101_0101_0101;
 
 /// Whether a byte ends the plain run inside a string: the quote, an escape, or a control character (not allowed raw).
 const fn is_special(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }
 
-/// Offset of the first byte at or behind `at` that is special, or the text's length.
-///
-/// Whole blocks are tested without branching, which the compiler turns into vector code.
-fn plain_end(text: &[u8], mut at: usize) -> usize {
-    while let Some(block) = text.get(at..at + BLOCK) {
-        if block
-            .iter()
-            .fold(false, |any, &byte| any | is_special(byte))
-        {
-            break;
-        }
-        at += BLOCK;
+/// The high bits of the word's special bytes, exact up to the first of them (the borrow of a subtraction can only reach later ones).
+const fn specials(word: u64) -> u64 {
+    const fn zeros(word: u64) -> u64 {
+        word.wrapping_sub(LOW) & !word
     }
-    while text.get(at).is_some_and(|&byte| !is_special(byte)) {
+    let quotes = zeros(word ^ (LOW * b'"' as u64));
+    let escapes = zeros(word ^ (LOW * b'\\' as u64));
+    let controls = word.wrapping_sub(LOW * 0x20) & !word;
+    (quotes | escapes | controls) & HIGH
+}
+
+/// Offset of the first byte at or behind `at` that is special, or the text's length; and whether a byte before it is not ASCII.
+///
+/// Strings in payloads are short: words are tested first. Only what is longer is worth whole blocks, which are tested without branching
+/// and so become vector code.
+#[inline]
+fn plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
+    let mut high = 0;
+    let mut words = 0;
+    while let Some(Ok(bytes)) = text.get(at..at + WORD).map(<[u8; WORD]>::try_from) {
+        let word = u64::from_le_bytes(bytes);
+        let special = specials(word);
+        if special != 0 {
+            let first = special & special.wrapping_neg();
+            high |= word & HIGH & (first - 1);
+            return (at + first.trailing_zeros() as usize / 8, high != 0);
+        }
+        high |= word & HIGH;
+        at += WORD;
+        words += 1;
+        if words == 2 * BLOCK / WORD {
+            while let Some(block) = text.get(at..at + BLOCK) {
+                if block
+                    .iter()
+                    .fold(false, |any, &byte| any | is_special(byte))
+                {
+                    break;
+                }
+                let merged = block.iter().fold(0, |merged, &byte| merged | byte);
+                high |= u64::from(merged) & HIGH;
+                at += BLOCK;
+            }
+        }
+    }
+    let mut any_high = high != 0;
+    while let Some(&byte) = text.get(at).filter(|&&byte| !is_special(byte)) {
+        any_high |= !byte.is_ascii();
         at += 1;
     }
-    at
+    (at, any_high)
 }
 
 /// Length of the escape whose backslash is at `at`.
@@ -57,8 +95,11 @@ fn escape_len(text: &[u8], at: usize) -> Result<usize, Fault> {
 /// RFC 8259's grammar allows it.
 pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start;
+    let mut any_high = false;
     loop {
-        at = plain_end(text, at);
+        let (end, high) = plain_end(text, at);
+        any_high |= high;
+        at = end;
         match text.get(at) {
             Some(b'"') => break,
             Some(b'\\') => at += escape_len(text, at)?,
@@ -76,14 +117,20 @@ pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
             }
         }
     }
-    let content = text.get(start..at).unwrap_or_default();
-    match std::str::from_utf8(content) {
-        Ok(_) => Ok(at),
-        Err(error) => Err(Fault {
+    if any_high {
+        check_utf8(text, start, at)?;
+    }
+    Ok(at)
+}
+
+fn check_utf8(text: &[u8], start: usize, end: usize) -> Result<(), Fault> {
+    let content = text.get(start..end).unwrap_or_default();
+    std::str::from_utf8(content)
+        .map(drop)
+        .map_err(|error| Fault {
             problem: Problem::InvalidUtf8,
             offset: start + error.valid_up_to(),
-        }),
-    }
+        })
 }
 
 /// Skips the string whose opening quote is at `start`; returns the offset behind the closing quote.

@@ -18,7 +18,6 @@ mod xai;
 
 use std::str::FromStr;
 
-pub(crate) use counts::Count;
 pub(crate) use report::{Report, Within};
 pub(crate) use tally::Tally;
 

@@ -1,0 +1,456 @@
+//! What one payload says that forwarding has to know: one pass over its JSON, no tree, nothing kept but places.
+
+use std::borrow::Cow;
+
+use crate::json::cursor::Cursor;
+use crate::json::scan::{Fault, Kind, Value};
+use crate::json::string;
+use crate::usage::{Report, Within};
+
+use super::{Api, StreamError};
+
+/// Bytes of an error's text that are kept where it has no message of its own.
+const MAX_ERROR_TEXT: usize = 1024;
+
+/// A place in a payload whose content changes from event to event while its type and meaning stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hole {
+    /// First byte of the content: behind the opening quote of a string.
+    pub(super) start: usize,
+    /// Behind its last byte.
+    pub(super) end: usize,
+    /// What may stand there.
+    pub(super) kind: HoleKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HoleKind {
+    /// A string's content; where it is not empty the event bears output.
+    Output,
+    /// A string's content that means nothing.
+    Padding,
+    /// An unsigned integer that numbers the event.
+    Sequence,
+}
+
+/// The payload's `choices`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Choices {
+    #[default]
+    Absent,
+    /// `[]`, or something that is no array.
+    Empty,
+    Some,
+}
+
+/// What was found. Positions are in the payload's text.
+#[derive(Debug, Default)]
+pub(super) struct Payload {
+    pub(super) report: Report,
+    pub(super) choices: Choices,
+    /// The first finish reason that says something.
+    pub(super) finish: Option<Value>,
+    /// Text, reasoning, a refusal or a tool call is there, whatever the holes hold.
+    pub(super) bears_output: bool,
+    pub(super) holes: Vec<Hole>,
+    /// The model's names, strings.
+    pub(super) models: [Option<Value>; 2],
+    pub(super) id: Option<Value>,
+    pub(super) created: Option<Value>,
+    pub(super) sequence: Option<u64>,
+    /// Top-level `type`.
+    pub(super) event_type: Option<Value>,
+    /// Top-level `object` or that of `response`.
+    pub(super) object: Option<Value>,
+    /// `status` of a response.
+    pub(super) status: Option<Value>,
+    /// `type` of the item or content block.
+    pub(super) part_type: Option<Value>,
+    /// `error` where it says something, or the payload itself where it is an error.
+    pub(super) error: Option<StreamError>,
+    message: Option<Value>,
+    code: Option<Value>,
+    error_type: Option<Value>,
+}
+
+impl Payload {
+    /// Reads `text`, one whole JSON document.
+    ///
+    /// # Errors
+    /// It is none; what was found until then must not be used.
+    pub(super) fn read(&mut self, text: &[u8], api: Api, max_depth: usize) -> Result<(), Fault> {
+        let holes = std::mem::take(&mut self.holes);
+        *self = Payload {
+            holes,
+            ..Payload::default()
+        };
+        self.holes.clear();
+        let mut cursor = Cursor::new(text, max_depth);
+        cursor.members(|cursor, key| self.read_member(cursor, text, key, api))?;
+        cursor.end()?;
+        self.find_flat_error(text, api);
+        Ok(())
+    }
+
+    fn read_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+        api: Api,
+    ) -> Result<(), Fault> {
+        match &*name(key, text) {
+            b"choices" => {
+                let choices = cursor.elements(|cursor| {
+                    self.choices = Choices::Some;
+                    cursor
+                        .members(|cursor, key| self.read_choice_member(cursor, text, key))
+                        .map(drop)
+                })?;
+                if choices.kind != Kind::Null && self.choices == Choices::Absent {
+                    self.choices = Choices::Empty;
+                }
+            }
+            b"delta" => {
+                let delta = match api {
+                    Api::Responses => cursor.skip()?,
+                    _ => cursor.members(|cursor, key| match &*name(key, text) {
+                        // Cohere's last event.
+                        b"usage" => self.report.read_member(cursor, text, Within::Payload, key),
+                        _ => self.read_delta_member(cursor, text, key, api),
+                    })?,
+                };
+                if api == Api::Responses {
+                    self.note_output(delta, text);
+                }
+            }
+            b"response" if api == Api::Responses => {
+                cursor.members(|cursor, key| self.read_response_member(cursor, text, key))?;
+            }
+            b"message" => {
+                let message = cursor.members(|cursor, key| match (&*name(key, text), api) {
+                    (b"id", _) => note(&mut self.id, cursor.skip()?),
+                    (b"model", Api::Messages) => self.read_model(cursor, 1),
+                    (_, Api::Messages) => {
+                        self.report.read_member(cursor, text, Within::Payload, key)
+                    }
+                    _ => cursor.skip().map(drop),
+                })?;
+                note(&mut self.message, message)?;
+            }
+            b"error" => {
+                let error = self.read_error(cursor, text)?;
+                if self.error.is_none() {
+                    self.error = error;
+                }
+            }
+            b"item" | b"content_block" => {
+                cursor.members(|cursor, key| match &*name(key, text) {
+                    b"type" => note(&mut self.part_type, cursor.skip()?),
+                    _ => cursor.skip().map(drop),
+                })?;
+            }
+            b"model" => self.read_model(cursor, 0)?,
+            b"id" => note(&mut self.id, cursor.skip()?)?,
+            b"created" => note(&mut self.created, cursor.skip()?)?,
+            b"type" => note(&mut self.event_type, cursor.skip()?)?,
+            b"object" => note(&mut self.object, cursor.skip()?)?,
+            b"status" => note(&mut self.status, cursor.skip()?)?,
+            b"stop_reason" if api == Api::Messages => self.read_finish(cursor)?,
+            b"code" => note(&mut self.code, cursor.skip()?)?,
+            b"error_type" => note(&mut self.error_type, cursor.skip()?)?,
+            b"sequence_number" => {
+                let number = cursor.skip()?;
+                self.sequence = number.as_u64(text);
+                if self.sequence.is_some() {
+                    self.holes.push(Hole {
+                        start: number.start,
+                        end: number.end,
+                        kind: HoleKind::Sequence,
+                    });
+                }
+            }
+            // OpenAI's padding against guessing text from packet sizes: random in each event.
+            b"obfuscation" => {
+                let padding = cursor.skip()?;
+                self.push_string_hole(padding, HoleKind::Padding);
+            }
+            _ => self
+                .report
+                .read_member(cursor, text, Within::Payload, key)?,
+        }
+        Ok(())
+    }
+
+    fn read_choice_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+    ) -> Result<(), Fault> {
+        match &*name(key, text) {
+            b"finish_reason" => self.read_finish(cursor),
+            b"delta" | b"message" => cursor
+                .members(|cursor, key| self.read_delta_member(cursor, text, key, Api::Chat))
+                .map(drop),
+            b"text" => {
+                let completion = cursor.skip()?;
+                self.note_output(completion, text);
+                Ok(())
+            }
+            _ => cursor.skip().map(drop),
+        }
+    }
+
+    /// A member of a chat delta or message, or of a Messages delta.
+    fn read_delta_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+        api: Api,
+    ) -> Result<(), Fault> {
+        match (&*name(key, text), api) {
+            (b"text" | b"thinking" | b"partial_json", Api::Messages)
+            | (
+                b"content" | b"reasoning_content" | b"reasoning" | b"thinking" | b"refusal"
+                | b"reasoning_details" | b"thinking_blocks" | b"images" | b"audio",
+                Api::Chat,
+            ) => {
+                let output = cursor.skip()?;
+                self.note_output(output, text);
+            }
+            (b"tool_calls", Api::Chat) => {
+                let calls = cursor.elements(|cursor| {
+                    cursor
+                        .members(|cursor, key| self.read_call_member(cursor, text, key))
+                        .map(drop)
+                })?;
+                self.bears_output |= is_filled(calls, text);
+            }
+            (b"function_call", Api::Chat) => {
+                let call =
+                    cursor.members(|cursor, key| self.read_function_member(cursor, text, key))?;
+                self.bears_output |= is_filled(call, text);
+            }
+            (b"stop_reason", Api::Messages) => self.read_finish(cursor)?,
+            _ => {
+                cursor.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_call_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+    ) -> Result<(), Fault> {
+        match &*name(key, text) {
+            b"function" => cursor
+                .members(|cursor, key| self.read_function_member(cursor, text, key))
+                .map(drop),
+            _ => cursor.skip().map(drop),
+        }
+    }
+
+    fn read_function_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+    ) -> Result<(), Fault> {
+        let value = cursor.skip()?;
+        if &*name(key, text) == b"arguments" {
+            // The call itself is output, so its arguments may be empty.
+            self.push_string_hole(value, HoleKind::Padding);
+        }
+        Ok(())
+    }
+
+    fn read_response_member(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+        key: Value,
+    ) -> Result<(), Fault> {
+        match &*name(key, text) {
+            b"id" => note(&mut self.id, cursor.skip()?),
+            b"model" => self.read_model(cursor, 1),
+            b"created_at" => note(&mut self.created, cursor.skip()?),
+            b"status" => note(&mut self.status, cursor.skip()?),
+            b"error" => {
+                let error = self.read_error(cursor, text)?;
+                if self.error.is_none() {
+                    self.error = error;
+                }
+                Ok(())
+            }
+            _ => self.report.read_member(cursor, text, Within::Payload, key),
+        }
+    }
+
+    fn read_model(&mut self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Fault> {
+        let model = cursor.skip()?;
+        if model.kind == Kind::String
+            && let Some(slot) = self.models.get_mut(place)
+        {
+            *slot = Some(model);
+        }
+        Ok(())
+    }
+
+    fn read_finish(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+        let reason = cursor.skip()?;
+        // `""` is how some say "not yet" (`ollama#4357`).
+        if reason.kind == Kind::String && reason.end - reason.start > 2 && self.finish.is_none() {
+            self.finish = Some(reason);
+        }
+        Ok(())
+    }
+
+    /// An `error` member. None where it is falsy, as SDKs see it: null, false, zero, or empty.
+    fn read_error(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        text: &[u8],
+    ) -> Result<Option<StreamError>, Fault> {
+        let mut message = None;
+        let mut error = StreamError::default();
+        let value = cursor.members(|cursor, key| {
+            let value = cursor.skip()?;
+            match &*name(key, text) {
+                b"message" => message = plain(value, text),
+                b"code" => error.code = plain(value, text),
+                b"type" => error.kind = plain(value, text),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if !is_truthy(value, text) {
+            return Ok(None);
+        }
+        error.message = message.unwrap_or_else(|| match value.decode(text) {
+            Some(text) => text.into(),
+            None => excerpt(value.bytes(text)),
+        });
+        Ok(Some(error))
+    }
+
+    /// Errors without an `error` object: Cerebras, old vLLM (`"object":"error"`), the Responses event `error`. Where `error` is a mere string,
+    /// its code stands beside it (xAI), or its type (TGI).
+    fn find_flat_error(&mut self, text: &[u8], api: Api) {
+        let word = |value: Option<Value>| value.and_then(|value| plain(value, text));
+        if let Some(error) = &mut self.error {
+            if error.code.is_none() {
+                error.code = word(self.code);
+            }
+            if error.kind.is_none() {
+                error.kind = word(self.error_type);
+            }
+            return;
+        }
+        let is_message = self
+            .message
+            .is_some_and(|message| message.kind == Kind::String);
+        let says_error = |value: Option<Value>| {
+            value.is_some_and(|value| value.content(text).ends_with(b"error"))
+        };
+        let has = |value: Option<Value>| value.is_some_and(|value| value.kind != Kind::Null);
+        let is = |value: Option<Value>, word: &[u8]| {
+            value.is_some_and(|value| value.content(text) == word)
+        };
+        let named = is(self.object, b"error") || is(self.event_type, b"error");
+        let unnamed = api != Api::Responses
+            && self.choices == Choices::Absent
+            && self.object.is_none()
+            && (has(self.code) || says_error(self.event_type));
+        if is_message && (named || unnamed) {
+            self.error = Some(StreamError {
+                message: word(self.message).unwrap_or_default(),
+                code: word(self.code),
+                kind: word(self.event_type),
+            });
+        }
+    }
+
+    /// A member that is output unless it is null or empty.
+    fn note_output(&mut self, value: Value, text: &[u8]) {
+        if value.kind == Kind::String {
+            self.push_string_hole(value, HoleKind::Output);
+        } else {
+            self.bears_output |= is_filled(value, text);
+        }
+    }
+
+    fn push_string_hole(&mut self, value: Value, kind: HoleKind) {
+        if value.kind == Kind::String {
+            self.holes.push(Hole {
+                start: value.start + 1,
+                end: value.end - 1,
+                kind,
+            });
+        }
+    }
+
+    /// Whether an output string is there that is not empty.
+    pub(super) fn holds_text(&self) -> bool {
+        self.holes
+            .iter()
+            .any(|hole| hole.kind == HoleKind::Output && hole.end > hole.start)
+    }
+}
+
+fn name<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
+    let raw = key.content(text);
+    if raw.contains(&b'\\') {
+        Cow::Owned(string::decode(raw).into_owned().into_bytes())
+    } else {
+        Cow::Borrowed(raw)
+    }
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the arms around it read values that may be malformed"
+)]
+fn note(slot: &mut Option<Value>, value: Value) -> Result<(), Fault> {
+    *slot = Some(value);
+    Ok(())
+}
+
+/// Whether an object or array holds anything.
+fn is_filled(value: Value, text: &[u8]) -> bool {
+    let inner = value.bytes(text);
+    matches!(value.kind, Kind::Object | Kind::Array)
+        && inner
+            .get(1..inner.len().saturating_sub(1))
+            .is_some_and(|inner| !inner.trim_ascii().is_empty())
+}
+
+/// What Python takes for true, and so the SDKs that test `error` with `if`.
+fn is_truthy(value: Value, text: &[u8]) -> bool {
+    match value.kind {
+        Kind::Null | Kind::False => false,
+        Kind::True => true,
+        Kind::String => !value.content(text).is_empty(),
+        Kind::Number => value.as_u64(text) != Some(0),
+        Kind::Object | Kind::Array => is_filled(value, text),
+    }
+}
+
+/// A string decoded, a number written out; nothing else.
+fn plain(value: Value, text: &[u8]) -> Option<Box<str>> {
+    match value.kind {
+        Kind::String => value.decode(text).map(Into::into),
+        Kind::Number => Some(excerpt(value.bytes(text))),
+        _ => None,
+    }
+}
+
+/// The start of `bytes` as text.
+pub(super) fn excerpt(bytes: &[u8]) -> Box<str> {
+    let head = bytes.get(..MAX_ERROR_TEXT).unwrap_or(bytes);
+    String::from_utf8_lossy(head).into()
+}

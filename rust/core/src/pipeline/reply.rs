@@ -1,0 +1,323 @@
+//! What is known of one reply, and what each payload means for it: the same for events and for documents.
+
+use bytes::Bytes;
+
+use crate::cost;
+use crate::json::scan::{Kind, Value};
+use crate::json::splice::Splice;
+use crate::json::string;
+use crate::usage::Tally;
+
+use super::payload::{Choices, Payload, excerpt};
+use super::{Api, Facts, Pricer, ReplyPlan, StreamError};
+
+/// What to do with an event or document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes on as it came.
+    Forward,
+    /// The client must not see it.
+    Hide,
+    /// It goes on with the edits in [`Reply::edits`], whose places are in the payload.
+    Edit,
+}
+
+/// Where a payload came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The data of an event.
+    Event {
+        /// The event's name is `error`.
+        named_error: bool,
+    },
+    /// A document of its own.
+    Document,
+}
+
+/// What makes an event bear output: text, reasoning, a refusal or a tool call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bearing {
+    /// It does, whatever its strings hold.
+    pub(super) always: bool,
+    /// It does where one of its output strings is not empty.
+    pub(super) with_text: bool,
+}
+
+pub(super) struct Reply {
+    pub(super) plan: ReplyPlan,
+    pub(super) facts: Facts,
+    pub(super) edits: Splice,
+    pub(super) payload: Payload,
+    /// Of the last event that was read.
+    pub(super) bearing: Bearing,
+    /// A token-bearing event came since this was last taken.
+    pub(super) progress: bool,
+    /// The last `sequence_number`.
+    pub(super) sequence: Option<u64>,
+    /// A response's `created_at` and `model`, as the client saw them.
+    pub(super) created: Option<Box<str>>,
+    pub(super) model: Option<Box<str>>,
+    tally: Tally,
+    tally_changed: bool,
+    reply_model: Option<Bytes>,
+}
+
+impl Reply {
+    pub(super) fn new(plan: ReplyPlan) -> Self {
+        let reply_model = plan.reply_model.as_deref().map(|model| {
+            let mut quoted = Vec::with_capacity(model.len() + 2);
+            string::encode(model, &mut quoted);
+            quoted.into()
+        });
+        // A Messages upstream counts like Anthropic unless it is known to do otherwise.
+        let dialect = match plan.api {
+            Api::Messages => plan.dialect.or(Some(crate::usage::Dialect::Anthropic)),
+            _ => plan.dialect,
+        };
+        Reply {
+            plan,
+            facts: Facts::default(),
+            edits: Splice::new(),
+            payload: Payload::default(),
+            bearing: Bearing::default(),
+            progress: false,
+            sequence: None,
+            created: None,
+            model: None,
+            tally: Tally::new(dialect),
+            tally_changed: false,
+            reply_model,
+        }
+    }
+
+    /// A reply that is made of what `read` gathered: it knows the same usage.
+    pub(super) fn after(read: &Reply, plan: &ReplyPlan) -> Self {
+        Reply {
+            tally: read.tally.clone(),
+            ..Reply::new(plan.clone())
+        }
+    }
+
+    /// Brings [`Facts::usage`] up to date.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.tally_changed) {
+            self.facts.usage = self.tally.usage();
+        }
+    }
+
+    /// Takes in whether an event bears output.
+    pub(super) fn note_output(&mut self, bears_output: bool) {
+        if bears_output {
+            self.facts.token_events += 1;
+            self.facts.output_started = true;
+            self.progress = true;
+        }
+    }
+
+    fn note_bearing(&mut self, bearing: Bearing) {
+        self.bearing = bearing;
+        self.note_output(bearing.always || bearing.with_text && self.payload.holds_text());
+    }
+
+    pub(super) fn note_error(&mut self, error: StreamError) {
+        self.facts.terminal = true;
+        self.facts.error.get_or_insert(error);
+    }
+
+    pub(super) fn note_done(&mut self) {
+        self.facts.done = true;
+        self.facts.terminal = true;
+    }
+
+    /// Takes in one payload.
+    pub(super) fn read(&mut self, text: &[u8], source: Source, pricer: &mut dyn Pricer) -> Verdict {
+        self.edits.clear();
+        self.bearing = Bearing::default();
+        let (api, max_depth) = (self.plan.api, self.plan.limits.max_depth);
+        let read = self.payload.read(text, api, max_depth);
+        if read.is_err() {
+            self.facts.malformed += 1;
+        }
+        if source == (Source::Event { named_error: true }) && self.payload.error.is_none() {
+            self.note_error(StreamError {
+                message: excerpt(text),
+                ..StreamError::default()
+            });
+        }
+        if read.is_err() {
+            self.facts.terminal |= source == Source::Document;
+            return Verdict::Forward;
+        }
+        if let Some(error) = self.payload.error.take() {
+            self.note_error(error);
+        }
+        let is_final = match api {
+            Api::Chat | Api::Completions | Api::Embeddings => self.read_chunk(text, source),
+            Api::Responses => self.read_response(text, source),
+            Api::Messages => self.read_message(text),
+        };
+        self.note_identity(text);
+        if source == Source::Document {
+            self.note_output(self.facts.error.is_none());
+            self.facts.terminal = true;
+        }
+        if !self.payload.report.is_empty() {
+            self.tally.add(&self.payload.report, text);
+            self.tally_changed = true;
+            if self.is_hidden(source) {
+                return Verdict::Hide;
+            }
+            if is_final && !self.payload.report.counts.is_empty() {
+                self.price(text, pricer);
+            }
+        } else if self.payload.report.object.is_some() && self.is_hidden(source) {
+            return Verdict::Hide;
+        }
+        self.show_model(text);
+        if self.edits.is_empty() {
+            Verdict::Forward
+        } else {
+            Verdict::Edit
+        }
+    }
+
+    /// Whether the client must not see the payload: it did not ask for usage, and there is nothing else in it.
+    fn is_hidden(&self, source: Source) -> bool {
+        self.plan.hide_usage_chunk
+            && matches!(source, Source::Event { .. })
+            && matches!(self.plan.api, Api::Chat | Api::Completions)
+            && self.payload.choices != Choices::Some
+            && self.payload.report.object.is_some()
+    }
+
+    fn price(&mut self, text: &[u8], pricer: &mut dyn Pricer) {
+        let Some(object) = self.payload.report.object else {
+            return;
+        };
+        self.settle();
+        if let Some(usage) = &self.facts.usage
+            && let Some(members) = pricer.price(usage)
+        {
+            let max_depth = self.plan.limits.max_depth;
+            cost::splice(text, object, &members, max_depth, &mut self.edits);
+        }
+    }
+
+    fn show_model(&mut self, text: &[u8]) {
+        let Some(shown) = &self.reply_model else {
+            return;
+        };
+        for model in self.payload.models.iter().flatten() {
+            if model.bytes(text) != shown {
+                self.edits.replace(model.range(), shown.clone());
+            }
+        }
+    }
+
+    fn note_identity(&mut self, text: &[u8]) {
+        if let Some(sequence) = self.payload.sequence {
+            self.sequence = Some(sequence);
+        }
+        if self.facts.reply_id.is_none() {
+            self.facts.reply_id = self
+                .payload
+                .id
+                .and_then(|id| id.decode(text))
+                .filter(|id| !id.is_empty())
+                .map(Into::into);
+        }
+        if self.plan.api != Api::Responses {
+            return;
+        }
+        if self.created.is_none() {
+            self.created = self
+                .payload
+                .created
+                .filter(|created| created.kind == Kind::Number)
+                .map(|created| excerpt(created.bytes(text)));
+        }
+        if self.model.is_none()
+            && let Some(model) = self.payload.models.iter().flatten().next()
+        {
+            let shown = self.plan.reply_model.clone();
+            self.model = shown.or_else(|| model.decode(text).map(Into::into));
+        }
+    }
+
+    fn note_finish(&mut self, reason: Option<Box<str>>) {
+        if let Some(reason) = reason {
+            self.facts.terminal = true;
+            self.facts.finish_reason.get_or_insert(reason);
+        }
+    }
+
+    /// Chat completions, completions, embeddings. Whether the usage is more than a running total.
+    ///
+    /// A running total comes with a choice while none has finished; servers that send it send it in every chunk (`vllm#5708`).
+    fn read_chunk(&mut self, text: &[u8], source: Source) -> bool {
+        let finish = self.payload.finish.and_then(|reason| reason.decode(text));
+        self.note_finish(finish.map(Into::into));
+        if source == Source::Document {
+            return true;
+        }
+        self.note_bearing(Bearing {
+            always: self.payload.bears_output,
+            with_text: true,
+        });
+        self.payload.choices != Choices::Some || self.facts.finish_reason.is_some()
+    }
+
+    /// An event or object of the Responses interface. Whether it is the last.
+    fn read_response(&mut self, text: &[u8], source: Source) -> bool {
+        let event_type = self.payload.event_type.and_then(|value| value.decode(text));
+        let status = self.payload.status.and_then(|value| value.decode(text));
+        let Some(event_type) = event_type else {
+            // A response by itself. One that is queued or in progress has its final status still before it.
+            let settled = ["completed", "incomplete", "failed", "cancelled"];
+            let status = status.filter(|status| settled.contains(&&**status));
+            self.note_finish(status.map(Into::into));
+            return source == Source::Document;
+        };
+        if let Some(state) = event_type.strip_prefix("response.")
+            && matches!(state, "completed" | "incomplete" | "failed" | "cancelled")
+        {
+            self.note_finish(Some(status.as_deref().unwrap_or(state).into()));
+            return true;
+        }
+        let is_delta = event_type.ends_with(".delta");
+        // Any other item is a call of some tool, and so are the events that say how far one has come.
+        let other_item = event_type.starts_with("response.output_item.")
+            && self
+                .payload
+                .part_type
+                .is_some_and(|part| !matches!(part.content(text), b"message" | b"reasoning"));
+        let call = event_type.contains("_call");
+        self.note_bearing(Bearing {
+            always: other_item || call || is_delta && self.payload.bears_output,
+            with_text: is_delta,
+        });
+        false
+    }
+
+    /// An event or message of the Messages interface. Whether its usage is more than a preview.
+    fn read_message(&mut self, text: &[u8]) -> bool {
+        let finish = self.payload.finish.and_then(|reason| reason.decode(text));
+        self.note_finish(finish.map(Into::into));
+        let is = |value: Option<Value>, name: &[u8]| {
+            value.is_some_and(|value| value.content(text) == name)
+        };
+        let event_type = self.payload.event_type;
+        if is(event_type, b"message_stop") {
+            self.facts.terminal = true;
+        }
+        let tool_starts = is(event_type, b"content_block_start")
+            && !is(self.payload.part_type, b"text")
+            && !is(self.payload.part_type, b"thinking");
+        let is_delta = is(event_type, b"content_block_delta");
+        self.note_bearing(Bearing {
+            always: tool_starts || is_delta && self.payload.bears_output,
+            with_text: is_delta,
+        });
+        !is(event_type, b"message_start")
+    }
+}
