@@ -91,6 +91,14 @@ def mock(host: str, port: int, models: tuple[str, ...], idle_seconds: float | No
     raise SystemExit(status)
 
 
+@main.command()
+def demo() -> None:
+    """Show one streamed reply, with usage and cost, through a gateway in front of the scripted upstream."""
+    from sluicegate.testing.demo import run_demo
+
+    raise SystemExit(run_demo())
+
+
 def _default() -> "Config":
     from sluicegate.config import Config
 

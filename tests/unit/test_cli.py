@@ -145,11 +145,18 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--version").output == "sluicegate 1.2.3\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "check", "schema", "mock"])
+@pytest.mark.parametrize("command", ["serve", "check", "schema", "mock", "demo"])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.exit_code == 0
     assert done.output.startswith("Usage: main " + command)
+
+
+def test_demo_ends_with_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluicegate.testing.demo.run_demo", lambda: 1)
+    assert run("demo").exit_code == 1
+    monkeypatch.setattr("sluicegate.testing.demo.run_demo", lambda: 0)
+    assert run("demo").exit_code == 0
 
 
 # === the scripted upstream ===
