@@ -4,28 +4,38 @@ A value that may be a secret is a `SecretStr`: it shows as stars in `repr`, logs
 Times are seconds, sizes are bytes, prices are USD per million tokens.
 """
 
-import re
 from collections.abc import Collection, Mapping
-from decimal import Decimal
 from difflib import get_close_matches
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
+
+from sluicegate.config.values import (
+    BaseUrl,
+    Count,
+    ExistingFile,
+    Name,
+    Port,
+    Positive,
+    RoutePart,
+    Seconds,
+    Secret,
+    SecretHeaders,
+    UpstreamName,
+    UsdPerMillion,
+    Workers,
+    fault,
+)
 
 # The dialects of usage that the core reads; None in a configuration: told from the reply itself.
 Dialect = Literal[
@@ -47,106 +57,6 @@ CostStyle = Literal["openrouter", "cocoon", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 
-# RFC 9110, section 5.6.2: a field name is a token. Section 5.5: no CR, LF or NUL in a value.
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# Set by the connection itself; a fixed value would break the framing of every request.
-_CONNECTION_HEADERS = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
-)
-
-
-def _fault(kind: str, message: str, hint: str) -> PydanticCustomError:
-    # The hint rides in the context, where `config.check` finds it.
-    return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
-
-
-def _name(value: str) -> str:
-    if not value or value != value.strip() or not value.isprintable():
-        raise _fault(
-            "name",
-            "is empty, or has spaces around it or unprintable characters in it",
-            "give it a plain name",
-        )
-    return value
-
-
-def _route_part(value: str) -> str:
-    if not value.strip():
-        raise _fault("name", "is empty", "name it, or leave it out")
-    return value
-
-
-def _upstream_name(value: str) -> str:
-    if "/" in _name(value):
-        raise _fault(
-            "name", "has a slash in its name", "`upstream/model` is how a route is written: use another sign"
-        )
-    return value
-
-
-def _base_url(value: str) -> str:
-    try:
-        url = urlsplit(value)
-        _ = url.port
-    except ValueError:
-        raise _fault("url", "is not a URL", "such as http://127.0.0.1:8000/v1") from None
-    if url.scheme not in ("http", "https"):
-        raise _fault("url", "is not an http or https URL", "such as http://127.0.0.1:8000/v1")
-    if not url.hostname or re.search(r"[\s\x00-\x1f\x7f]", value):
-        raise _fault("url", "is not a URL with a host", "such as http://127.0.0.1:8000/v1")
-    if url.username is not None or url.password is not None:
-        raise _fault("url", "carries a user or a password", "put the secret into `api_key` or `headers`")
-    if url.query or url.fragment:
-        raise _fault("url", "has a query or a fragment", "give the part before `/chat/completions` only")
-    path = url.path.rstrip("/")
-    if path.endswith("/completions"):
-        raise _fault("url", "names an endpoint", "give the part before `/chat/completions` only")
-    return value.rstrip("/")
-
-
-def _api_key(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not text:
-        raise _fault("secret", "is empty", "is the variable it comes from empty?")
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise _fault("secret", "cannot be sent in a header", "check it for spaces, line ends and quotes")
-    return value
-
-
-def _file(value: str) -> str:
-    if not Path(value).is_file():
-        raise _fault(
-            "file", "names a file that is not there", "a relative path starts at the working directory"
-        )
-    return value
-
-
-def _decimal(value: object) -> object:
-    # The shortest text that reads back as this float is the one that was written, so 0.1 stays 0.1.
-    return repr(value) if isinstance(value, float) else value
-
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise _fault("type", "should be a number", "write it as digits")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_name)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
-Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
-Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
-# 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
-UsdPerMillion = Annotated[
-    Decimal,
-    Field(ge=0, max_digits=24, allow_inf_nan=False),
-    BeforeValidator(_decimal),
-    BeforeValidator(_no_bool),
-]
-
 
 class Section(BaseModel):
     """A part of the configuration."""
@@ -155,7 +65,7 @@ class Section(BaseModel):
 
 
 class LogConfig(Section):
-    """The structured log, on standard error."""
+    """The structured log: a line for each request, and for what happens to the process."""
 
     level: LogLevel = "info"
     format: LogFormat = Field(
@@ -195,7 +105,7 @@ class KeyConfig(Section):
     """One client key. `name` is what logs and metrics show."""
 
     name: Name
-    key: Annotated[SecretStr, AfterValidator(_api_key)]
+    key: Secret
 
 
 class DeadlineConfig(Section):
@@ -211,12 +121,8 @@ class DeadlineConfig(Section):
 class UpstreamConfig(Section):
     """One inference server."""
 
-    base_url: Annotated[str, AfterValidator(_base_url)] = Field(
-        description="Up to and without the endpoint: http://127.0.0.1:8000/v1"
-    )
-    api_key: Annotated[SecretStr, AfterValidator(_api_key)] | None = Field(
-        default=None, description="Sent as `Authorization: Bearer …`."
-    )
+    base_url: BaseUrl = Field(description="Up to and without the endpoint: http://127.0.0.1:8000/v1")
+    api_key: Secret | None = Field(default=None, description="Sent as `Authorization: Bearer …`.")
     api: Api = "chat"
     dialect: Dialect | None = Field(
         default=None, description="How it reports usage; null: told from the reply."
@@ -225,33 +131,17 @@ class UpstreamConfig(Section):
         default=True, description="False for a server that refuses `stream_options`."
     )
     deadlines: DeadlineConfig = DeadlineConfig()
-    headers: Mapping[str, SecretStr] = Field(default={}, description="Set on every request to it.")
+    headers: SecretHeaders = Field(default={}, description="Set on every request to it.")
     forward_authorization: bool = Field(
         default=False, description="Pass the client's own `Authorization` on."
     )
     http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
-    ca_file: Annotated[str, AfterValidator(_file)] | None = Field(
-        default=None, description="PEM, in place of the usual roots."
-    )
+    ca_file: ExistingFile | None = Field(default=None, description="PEM, in place of the usual roots.")
     pool_idle_seconds: Seconds = Field(
         default=4.0,
         description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
     )
     pool_max_idle: Count = 256
-
-    @field_validator("headers")
-    @classmethod
-    def _headers(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-        for name, value in headers.items():
-            if not _HEADER_NAME.fullmatch(name):
-                raise _fault("header", "has a name that is not a header name", "letters, digits and dashes")
-            if name.lower() in _CONNECTION_HEADERS:
-                raise _fault("header", f"{name} belongs to the connection", "take it out")
-            if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
-                raise _fault("header", f"the value of {name} cannot be sent", "check it for line ends")
-        if len({name.lower() for name in headers}) != len(headers):
-            raise _fault("header", "names one header twice", "case makes no difference in header names")
-        return headers
 
     @model_validator(mode="after")
     def _one_authorization(self) -> Self:
@@ -262,7 +152,7 @@ class UpstreamConfig(Section):
         }
         named = [name for name, present in sources.items() if present]
         if len(named) > 1:
-            raise _fault(
+            raise fault(
                 "authorization", f"sets the authorization more than once: {', '.join(named)}", "keep one"
             )
         return self
@@ -271,7 +161,7 @@ class UpstreamConfig(Section):
 def _known_upstream(name: str, known: Collection[str]) -> None:
     if name not in known:
         close = get_close_matches(name, known, n=1)
-        raise _fault(
+        raise fault(
             "unknown_upstream",
             f"names the upstream {name!r}, which is not configured",
             f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}",
@@ -281,10 +171,8 @@ def _known_upstream(name: str, known: Collection[str]) -> None:
 class RouteConfig(Section):
     """One way to serve a model. In short: `upstream`, or `upstream/model`."""
 
-    upstream: Annotated[str, AfterValidator(_route_part)]
-    model: Annotated[str, AfterValidator(_route_part)] = Field(
-        "", description="The upstream's own name for it; left out: the public name."
-    )
+    upstream: RoutePart
+    model: RoutePart = Field("", description="The upstream's own name for it; left out: the public name.")
 
     @model_validator(mode="before")
     @classmethod
@@ -320,7 +208,7 @@ class ModelConfig(Section):
     @classmethod
     def _not_empty(cls, routes: tuple[RouteConfig, ...]) -> tuple[RouteConfig, ...]:
         if not routes:
-            raise _fault("empty", "is empty", "a model needs at least one route")
+            raise fault("empty", "is empty", "a model needs at least one route")
         return routes
 
     @model_validator(mode="before")
@@ -376,7 +264,7 @@ class PriceConfig(_Rates):
     @classmethod
     def _ascending(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
         if len({tier.above for tier in tiers}) != len(tiers):
-            raise _fault("tiers", "has two tiers above the same number of tokens", "keep one of them")
+            raise fault("tiers", "has two tiers above the same number of tokens", "keep one of them")
         return tuple(sorted(tiers, key=lambda tier: tier.above))
 
 
@@ -396,7 +284,7 @@ class Config(Section):
     keys: tuple[KeyConfig, ...] = Field(
         default=(), description="Who may call; left out: anyone who can connect."
     )
-    upstreams: Mapping[Annotated[str, AfterValidator(_upstream_name)], UpstreamConfig]
+    upstreams: Mapping[UpstreamName, UpstreamConfig]
     models: Mapping[Name, ModelConfig]
     prices: Mapping[Name, PriceConfig] = Field(
         default={}, description="By public name, or by the upstream's name for the model."
@@ -407,18 +295,18 @@ class Config(Section):
     @classmethod
     def _keys(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
         if not keys:
-            raise _fault("keys", "is empty", "leave `keys` out to serve anyone who can connect")
+            raise fault("keys", "is empty", "leave `keys` out to serve anyone who can connect")
         if len({key.name for key in keys}) != len(keys):
-            raise _fault("keys", "has two keys of the same name", "each client needs a name of its own")
+            raise fault("keys", "has two keys of the same name", "each client needs a name of its own")
         if len({key.key.get_secret_value() for key in keys}) != len(keys):
-            raise _fault("keys", "has the same key under two names", "each client needs a key of its own")
+            raise fault("keys", "has the same key under two names", "each client needs a key of its own")
         return keys
 
     @field_validator("upstreams", "models")
     @classmethod
     def _not_empty(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         if not value:
-            raise _fault("empty", "is empty", "a gateway needs at least one")
+            raise fault("empty", "is empty", "a gateway needs at least one")
         return value
 
     @field_validator("models")

@@ -1,0 +1,131 @@
+"""The kinds of values in a configuration, each with the words for what is wrong with it."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+# RFC 9110, section 5.6.2: a field name is a token. Section 5.5: no CR, LF or NUL in a value.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+# Set by the connection itself; a fixed value would break the framing of every request.
+_CONNECTION_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
+)
+
+
+def fault(kind: str, message: str, hint: str) -> PydanticCustomError:
+    """What a validator raises; neither text may repeat the value, which may be a secret."""
+    # The hint rides in the context, where `config.check` finds it.
+    return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
+
+
+def _name(value: str) -> str:
+    if not value or value != value.strip() or not value.isprintable():
+        raise fault(
+            "name",
+            "is empty, or has spaces around it or unprintable characters in it",
+            "give it a plain name",
+        )
+    return value
+
+
+def _route_part(value: str) -> str:
+    if not value.strip():
+        raise fault("name", "is empty", "name it, or leave it out")
+    return value
+
+
+def _upstream_name(value: str) -> str:
+    if "/" in _name(value):
+        raise fault(
+            "name", "has a slash in its name", "`upstream/model` is how a route is written: use another sign"
+        )
+    return value
+
+
+def _base_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        _ = url.port
+    except ValueError:
+        raise fault("url", "is not a URL", "such as http://127.0.0.1:8000/v1") from None
+    if url.scheme not in ("http", "https"):
+        raise fault("url", "is not an http or https URL", "such as http://127.0.0.1:8000/v1")
+    if not url.hostname or re.search(r"[\s\x00-\x1f\x7f]", value):
+        raise fault("url", "is not a URL with a host", "such as http://127.0.0.1:8000/v1")
+    if url.username is not None or url.password is not None:
+        raise fault("url", "carries a user or a password", "put the secret into `api_key` or `headers`")
+    if url.query or url.fragment:
+        raise fault("url", "has a query or a fragment", "give the part before `/chat/completions` only")
+    path = url.path.rstrip("/")
+    if path.endswith("/completions"):
+        raise fault("url", "names an endpoint", "give the part before `/chat/completions` only")
+    return value.rstrip("/")
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text:
+        raise fault("secret", "is empty", "is the variable it comes from empty?")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise fault("secret", "cannot be sent in a header", "check it for spaces, line ends and quotes")
+    return value
+
+
+def _headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
+        if name.lower() in _CONNECTION_HEADERS:
+            raise fault("header", f"{name} belongs to the connection", "take it out")
+        if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+            raise fault("header", f"the value of {name} cannot be sent", "check it for line ends")
+    if len({name.lower() for name in headers}) != len(headers):
+        raise fault("header", "names one header twice", "case makes no difference in header names")
+    return headers
+
+
+def _file(value: str) -> str:
+    if not Path(value).is_file():
+        raise fault(
+            "file", "names a file that is not there", "a relative path starts at the working directory"
+        )
+    return value
+
+
+def _decimal(value: object) -> object:
+    # The shortest text that reads back as this float is the one that was written, so 0.1 stays 0.1.
+    return repr(value) if isinstance(value, float) else value
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise fault("type", "should be a number", "write it as digits")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+UpstreamName = Annotated[str, AfterValidator(_upstream_name)]
+RoutePart = Annotated[str, AfterValidator(_route_part)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ExistingFile = Annotated[str, AfterValidator(_file)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
+Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
+# 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
+UsdPerMillion = Annotated[
+    Decimal,
+    Field(ge=0, max_digits=24, allow_inf_nan=False),
+    BeforeValidator(_decimal),
+    BeforeValidator(_no_bool),
+]
