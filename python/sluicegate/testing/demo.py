@@ -1,17 +1,20 @@
 """The demo: a scripted upstream, a gateway before it, and one streamed reply with its usage and its cost."""
 
 import http.client
+import io
 import json
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -97,9 +100,10 @@ def run_demo(
     0 only where every event of the upstream arrived, with usage, the exact cost and `[DONE]`. Ports of 0 are
     free ones. Works on terminals and in pipes.
     """
-    console = console or Console(highlight=False)
+    console = console or _plain_console()
     try:
         with (
+            _ended_by_sigterm(),
             ScriptedUpstream.in_thread(SCRIPT, host=host, port=upstream_port) as upstream,
             _gateway(host, port, upstream.base_url) as address,
         ):
@@ -118,6 +122,30 @@ def run_demo(
     for name in missing:
         console.print(f"missing: {name}", style="red", markup=False)
     return 1 if missing else 0
+
+
+def _plain_console() -> Console:
+    # A terminal that cannot show a character gets a question mark, not a traceback.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(highlight=False)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM as an exception within: the gateway's process must not outlive this one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def listen(address: tuple[str, int], console: Console) -> Heard:
@@ -193,6 +221,7 @@ def _table(heard: Heard) -> Table:
 
     first = "-" if heard.first_chunk is None else f"{heard.first_chunk * 1000:.1f} ms"
     table.add_row("time to first token", first)
+    table.add_row("  of these scripted", f"{SCRIPT.first_token_delay * 1000:.1f} ms")
     table.add_row("time in all", f"{heard.seconds:.2f} s")
     table.add_row("events", str(heard.events))
     table.add_row("input tokens", shown(heard.count(None, "prompt_tokens")))
