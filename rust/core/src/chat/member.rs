@@ -38,7 +38,7 @@ pub(super) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
     let Ok(members) = Members::at(text, object.start, scan::MAX_DEPTH) else {
         return Vec::new();
     };
-    let mut fields: Vec<Field<'a>> = Vec::new();
+    let mut fields: Vec<Field<'a>> = Vec::with_capacity(FEW / 2);
     let mut places: BTreeMap<Cow<'a, [u8]>, usize> = BTreeMap::new();
     for member in members.map_while(Result::ok) {
         let key = spelling(member.raw_key(text));
@@ -177,4 +177,43 @@ pub(super) fn reported_error(text: &[u8], payload: Value, fields: &[Field<'_>]) 
     let has_class = find(fields, "code").is_some() || find(fields, "type").is_some();
     let is_bare_error = has_message && has_class && find(fields, "id").is_none();
     (is_error_object || is_bare_error).then_some(payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Below and above the number of members from which on places are kept.
+    #[test]
+    fn the_last_of_a_key_counts_whatever_its_spelling() {
+        for members in [1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            let said = |value: &str, a: &str| {
+                let member = |i| format!("\"{a}{i}\":{value}{i}");
+                (0..members).map(member).collect::<Vec<_>>().join(",")
+            };
+            let text = format!("{{{},{}}}", said("1", "a"), said("2", "\\u0061"));
+            let object = scan::document(text.as_bytes(), 8).unwrap();
+            let fields = fields(text.as_bytes(), object);
+            let found: Vec<_> = fields
+                .iter()
+                .map(|field| (&*field.key, field.value.bytes(text.as_bytes())))
+                .map(|(key, value)| format!("{}={}", key.escape_ascii(), value.escape_ascii()))
+                .collect();
+            let expected: Vec<_> = (0..members).map(|i| format!("a{i}=2{i}")).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn keys_have_one_spelling_where_they_have_one() {
+        for (raw, spelled) in [
+            (&br"a"[..], &br"a"[..]),
+            (br"\u0061\/\u00e9", "a/é".as_bytes()),
+            (br"\u000a\u0022\u005c", br#"\n\"\\"#),
+            (br"\ud83d\ude00", "😀".as_bytes()),
+            (br"\ud83d", br"\ud83d"),
+        ] {
+            assert_eq!(&*spelling(raw), spelled);
+        }
+    }
 }

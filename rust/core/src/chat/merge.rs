@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::base64;
 use super::member::{FEW, elements, fields, find, interior, weight};
 use super::rules::{Join, Level};
 use crate::json::scan::{Kind, Value};
@@ -187,7 +188,7 @@ impl Slot {
     fn new(join: Join, level: Level, value: Value, input: &mut Input<'_>) -> Self {
         let text = input.text;
         match (join, value.kind) {
-            (Join::Text | Join::Name | Join::Content, Kind::String) => {
+            (Join::Text | Join::Base64 | Join::Name | Join::Content, Kind::String) => {
                 Slot::Text(keep(value.content(text), input))
             }
             (Join::List, Kind::Array) => Slot::List(keep(interior(text, value), input)),
@@ -210,6 +211,11 @@ impl Slot {
         match (&mut *self, join, value.kind) {
             (Slot::Text(held), Join::Text | Join::Content, Kind::String) => {
                 append(held, value.content(text), input);
+            }
+            (Slot::Text(held), Join::Base64, Kind::String) => {
+                let before = held.len();
+                base64::append(held, value.content(text));
+                input.held += held.len().saturating_sub(before);
             }
             (Slot::Text(held), Join::Name, Kind::String) => {
                 join_name(held, value.content(text), input);

@@ -19,8 +19,10 @@
 //! ends at 128), decode and encode all text once more, and refuse half a surrogate pair, which some upstreams send in each of two
 //! chunks. Spelled text needs none of it: what is said in pieces is the pieces, one behind the other.
 
+mod base64;
 mod calls;
 mod choice;
+mod chunks;
 pub mod fold;
 #[cfg(test)]
 mod inverse;

@@ -37,6 +37,8 @@ pub(super) enum Join {
     Last,
     /// Strings are appended.
     Text,
+    /// Strings of base64 are joined into one.
+    Base64,
     /// Strings are appended unless the whole name is said again.
     Name,
     /// Arrays are concatenated.
@@ -89,7 +91,8 @@ impl Level {
                 _ => Join::Last,
             },
             Level::Audio => match key {
-                b"data" | b"transcript" => Join::Text,
+                b"data" => Join::Base64,
+                b"transcript" => Join::Text,
                 _ => Join::Last,
             },
             Level::Call => match key {

@@ -110,6 +110,11 @@ fn always_index_zero() {
             call("c", "g", "{}")
         ])
     );
+    let nameless = |name: &str| json!({"index": 0, "type": "function", "function": {"name": name, "arguments": ""}});
+    let pieces = [nameless("f"), tail(0, "{}"), nameless("g"), tail(0, "{}")];
+    let of =
+        |name: &str| json!({"type": "function", "function": {"name": name, "arguments": "{}"}});
+    assert_eq!(calls(&pieces), json!([of("f"), of("g")]));
     // Without ids: CLIProxyAPI#5058, where `{}{}{}` came of it.
     let whole = |name: &str, arguments: &str| json!({"index": 0, "type": "function", "function": {"name": name, "arguments": arguments}});
     let found = calls(&[
@@ -212,6 +217,17 @@ fn ids_that_come_late_or_not_at_all() {
         calls(&pieces),
         json!([call("a", "f", "{}"), {"type": "function", "function": {"name": "g", "arguments": "{}"}}])
     );
+}
+
+#[test]
+fn an_id_behind_a_call_that_has_none_may_begin_another() {
+    let pieces = [
+        json!({"index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}),
+        head(0, "b", "g"),
+        tail(0, "{}"),
+    ];
+    let first = json!({"type": "function", "function": {"name": "f", "arguments": "{}"}});
+    assert_eq!(calls(&pieces), json!([first, call("b", "g", "{}")]));
 }
 
 /// A whole call sent again, as with the second finish of OpenRouter's streams or behind the text at Cerebras.

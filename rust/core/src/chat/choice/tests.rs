@@ -232,8 +232,8 @@ fn reasoning_details_go_on_with_the_one_before() {
 fn annotations_are_concatenated_and_audio_is_pieced_together() {
     let message = fold_deltas(&[
         json!({"annotations": [1], "audio": {"id": "a"}}),
-        json!({"annotations": [2, 3], "audio": {"transcript": "x", "data": "QUJD"}}),
-        json!({"audio": {"transcript": "y", "data": "REVG"}}),
+        json!({"annotations": [2, 3], "audio": {"transcript": "x", "data": "QUI="}}),
+        json!({"audio": {"transcript": "y", "data": "Q0RFRg=="}}),
         json!({"audio": {"expires_at": 7}}),
     ]);
     assert_eq!(
@@ -261,10 +261,21 @@ fn a_message_beside_deltas_is_not_added_to_them() {
     let choices = fold_choices(&[
         json!({"delta": {"role": "assistant", "content": "a"}, "message": {"role": "assistant", "content": "a"}}),
         json!({"delta": {"content": "b"}, "message": {"role": "assistant", "content": "ab"}}),
-        json!({"message": {"role": "assistant", "content": "ab"}}),
+        json!({"message": {"role": "assistant", "content": "a b"}}),
     ]);
     assert_eq!(
         choices,
         json!([{"index": 0, "message": {"role": "assistant", "content": "ab"}}])
     );
+}
+
+#[test]
+fn a_message_without_deltas_takes_the_place_of_the_one_before() {
+    let message = |content: &str, call: &str| {
+        let call =
+            json!({"id": call, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        json!({"index": 0, "message": {"role": "assistant", "content": content, "tool_calls": [call]}})
+    };
+    let choices = fold_choices(&[message("a", "x"), message("ab", "y")]);
+    assert_eq!(choices, json!([message("ab", "y")]));
 }

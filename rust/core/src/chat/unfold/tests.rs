@@ -115,6 +115,31 @@ fn an_event_is_one_line_whatever_the_completion_looks_like() {
 }
 
 #[test]
+fn what_is_unknown_is_sent_once_with_the_last_finish() {
+    let stream = unfold(
+        r#"{"w":1,"choices":[{"index":0,"message":{"role":"assistant"},"finish_reason":"stop","x":2},
+            {"index":1,"message":{"role":"assistant"},"finish_reason":"stop","text":"y","delta":3}]}"#,
+        WITH_USAGE,
+    );
+    let chunk = |choice: &str, rest: &str| {
+        format!("data: {{\"object\":\"chat.completion.chunk\",\"choices\":[{choice}]{rest}}}\n\n")
+    };
+    let role = |index: u64| {
+        format!(r#"{{"index":{index},"delta":{{"role":"assistant"}},"finish_reason":null}}"#)
+    };
+    let chunks = [
+        chunk(&role(0), ""),
+        chunk(r#"{"index":0,"delta":{},"finish_reason":"stop","x":2}"#, ""),
+        chunk(&role(1), ""),
+        chunk(
+            r#"{"index":1,"delta":{},"finish_reason":"stop","text":"y"}"#,
+            r#","w":1"#,
+        ),
+    ];
+    assert_eq!(stream, chunks.concat() + "data: [DONE]\n\n");
+}
+
+#[test]
 fn logprobs_go_with_the_text_that_they_are_of() {
     let choice = |message: &str| {
         let completion = format!(
@@ -129,8 +154,8 @@ fn logprobs_go_with_the_text_that_they_are_of() {
     };
     let said = r#"{ "content": [1]}"#;
     assert_eq!(
-        choice(r#"{"role":"assistant","content":"a"}"#),
-        ["null", said, "null"]
+        choice(r#"{"role":"assistant","content":"a","reasoning":"r"}"#),
+        ["null", "null", said, "null"]
     );
     assert_eq!(
         choice(r#"{"role":"assistant","refusal":"a"}"#),
