@@ -54,6 +54,19 @@ impl Deadlines {
             .flatten()
             .min_by_key(|(at, _)| *at)
     }
+
+    /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the meantime.
+    pub(crate) fn wake(&self, progress: &Progress, now: Instant) -> Option<Instant> {
+        let shortest = [self.first_token, self.between_tokens, self.total]
+            .into_iter()
+            .flatten()
+            .min();
+        let next = self.next(progress).map(|(at, _)| at);
+        [next, shortest.map(|d| now + d)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +122,27 @@ mod tests {
             deadlines.next(&progress),
             Some((started + Duration::from_secs(10), FaultKind::TotalTimeout))
         );
+    }
+
+    #[test]
+    fn a_deadline_whose_phase_has_not_begun_is_looked_after() {
+        let deadlines = Deadlines {
+            first_byte: seconds(120),
+            between_tokens: seconds(5),
+            ..Deadlines::default()
+        };
+        let started = Instant::now();
+        let progress = Progress {
+            started,
+            first_byte: None,
+            last_token: None,
+            streaming: true,
+        };
+        assert_eq!(
+            deadlines.wake(&progress, started),
+            Some(started + Duration::from_secs(5))
+        );
+        assert_eq!(Deadlines::default().wake(&progress, started), None);
     }
 
     #[test]

@@ -260,14 +260,14 @@ impl Session {
         self.control.finish(std::mem::take(&mut self.outcome));
     }
 
-    /// Wait until the server has taken the last frame, unless the client leaves first.
+    /// Wait until the server has taken the last frame, unless the client leaves first. Also while the relay closes: what a
+    /// client is told then is still on its way, and the relay bounds how long it waits.
     async fn flush(&mut self) {
         let sink = &mut self.exchange.sink;
         let flushed = std::future::poll_fn(|cx| sink.poll_flushed(cx));
         tokio::select! {
             () = flushed => {}
             () = self.control.left() => {}
-            () = self.shared.closing.cancelled() => {}
         }
     }
 

@@ -114,7 +114,7 @@ impl Pump {
             last_token: None,
             streaming: plan.client_streams,
         };
-        let first = deadlines.next(&progress).map(|(at, _)| at);
+        let first = deadlines.wake(&progress, Instant::now());
         let first = [first, hold, keepalive.next()].into_iter().flatten().min();
         Self {
             pipeline: Pipeline::new(plan),
@@ -212,8 +212,8 @@ impl Pump {
         self.poll_timer(cx, client.keepalive)
     }
 
-    /// The timer is armed for the earliest deadline there was when it last fired, and looked after only then: tokens move
-    /// their deadline forward without touching it.
+    /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their deadline
+    /// forward without touching it.
     fn poll_timer(&mut self, cx: &mut Context<'_>, keepalive: &mut KeepAlive) -> Poll<Turn> {
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
@@ -226,13 +226,19 @@ impl Pump {
             if self.blocked {
                 self.progress.last_token = self.progress.last_token.map(|_| now);
             }
-            let next = self.deadlines.next(&self.progress);
-            if let Some((at, kind)) = next
+            if let Some((at, kind)) = self.deadlines.next(&self.progress)
                 && at <= now
             {
                 return Poll::Ready(Turn::Deadline(kind));
             }
-            match [next.map(|(at, _)| at), self.hold]
+            if keepalive.next().is_some_and(|at| at <= now) {
+                if !self.blocked {
+                    return Poll::Ready(Turn::KeepAlive);
+                }
+                keepalive.sent(now);
+            }
+            let deadline = self.deadlines.wake(&self.progress, now);
+            match [deadline, self.hold, keepalive.next()]
                 .into_iter()
                 .flatten()
                 .min()

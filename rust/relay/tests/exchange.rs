@@ -393,6 +393,31 @@ fn a_silent_upstream_is_covered_by_comments() {
 }
 
 #[test]
+fn a_silence_inside_a_stream_is_covered_too() {
+    let server = upstream(|_| {
+        let first = Answer::Write(stream(&[chat_chunk("a", "null")]));
+        let rest = [chat_chunk("", "\"stop\""), DONE.to_owned()]
+            .concat()
+            .into_bytes();
+        vec![
+            first,
+            Answer::Wait(Duration::from_millis(200)),
+            Answer::Write(rest),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(&server);
+    setup.keepalive = Some(Duration::from_millis(50));
+    let seen = setup.run();
+    let text = String::from_utf8(seen.body.clone()).unwrap();
+    assert!(
+        text.starts_with(&format!("{}: keep-alive\n\n", chat_chunk("a", "null"))),
+        "{text}"
+    );
+    assert!(text.ends_with(DONE), "{text}");
+}
+
+#[test]
 fn an_error_after_a_comment_comes_as_an_event() {
     let server = upstream(|_| vec![Answer::Wait(Duration::from_millis(200)), Answer::Close]);
     let mut setup = Setup::streaming(&server);
