@@ -275,8 +275,9 @@ impl Reply {
             // A response by itself. One that is queued or in progress has its final status still before it.
             let settled = ["completed", "incomplete", "failed", "cancelled"];
             let status = status.filter(|status| settled.contains(&&**status));
+            let is_last = status.is_some() || source == Source::Document;
             self.note_finish(status.map(Into::into));
-            return source == Source::Document;
+            return is_last;
         };
         if let Some(state) = event_type.strip_prefix("response.")
             && matches!(state, "completed" | "incomplete" | "failed" | "cancelled")
