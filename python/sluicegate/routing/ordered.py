@@ -1,0 +1,13 @@
+"""Fallback in the order of the configuration: the second route only where the first has failed."""
+
+from collections.abc import Sequence
+
+from sluicegate._core import Route
+from sluicegate.routing.model import Model
+
+
+class Ordered:
+    """The policy of a gateway without another one."""
+
+    def order(self, model: Model) -> Sequence[Route]:
+        return model.routes

@@ -1,0 +1,76 @@
+"""From the configuration to upstreams, routes and models, made once in each worker."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from sluicegate._core import Deadlines, Route, Upstream
+from sluicegate.config import Config, ModelConfig, UpstreamConfig
+from sluicegate.errors import ConfigurationError, ConfigurationFault
+from sluicegate.routing.model import Model
+
+
+class ModelTable:
+    """The models a gateway serves, by public name, in the order of the configuration.
+
+    Raises `ConfigurationError` with all upstreams that cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        upstreams: dict[str, Upstream] = {}
+        faults: list[ConfigurationFault] = []
+        for name, upstream in config.upstreams.items():
+            try:
+                upstreams[name] = _upstream(name, upstream)
+            except ConfigurationError as error:
+                faults += [replace(fault, path=f"upstreams.{name}") for fault in error.faults]
+        if faults:
+            raise ConfigurationError(faults)
+        self._models = {name: _model(name, model, upstreams) for name, model in config.models.items()}
+
+    def get(self, name: str) -> Model | None:
+        return self._models.get(name)
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self._models.values())
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+
+def _upstream(name: str, config: UpstreamConfig) -> Upstream:
+    headers = [
+        (header.lower().encode("ascii"), value.get_secret_value().encode("latin-1"))
+        for header, value in config.headers.items()
+    ]
+    if config.api_key is not None:
+        headers.append((b"authorization", b"Bearer " + config.api_key.get_secret_value().encode("ascii")))
+    deadlines = config.deadlines
+    return Upstream(
+        name,
+        config.base_url,
+        headers=headers,
+        deadlines=Deadlines(
+            connect=deadlines.connect,
+            first_byte=deadlines.first_byte,
+            first_token=deadlines.first_token,
+            between_tokens=deadlines.between_tokens,
+            total=deadlines.total,
+        ),
+        dialect=config.dialect,
+        ask_usage=config.stream_options,
+        forward_authorization=config.forward_authorization,
+        http2=config.http2,
+        ca_file=config.ca_file,
+        pool_idle_seconds=config.pool_idle_seconds,
+        pool_max_idle=config.pool_max_idle,
+    )
+
+
+def _model(name: str, config: ModelConfig, upstreams: Mapping[str, Upstream]) -> Model:
+    reply_model = name if config.reply_model == "public" else None
+    last = len(config.routes) - 1
+    routes = tuple(
+        Route(upstreams[route.upstream], route.model, reply_model=reply_model, last=position == last)
+        for position, route in enumerate(config.routes)
+    )
+    return Model(name, routes)
