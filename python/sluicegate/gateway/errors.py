@@ -1,0 +1,186 @@
+"""Errors in the client's own protocol, which is that of OpenAI's API.
+
+They look like `{"error": {"message", "type", "code", "param"}}`. What an upstream did wrong has the type
+`upstream_error` and the fault's kind as its code: the name that metrics and the log show, too.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sluicegate.errors import ParseError
+
+_JSON = (b"content-type", b"application/json")
+_MESSAGE_LIMIT = 2000
+
+# RFC 9110, section 15.6: 502 the upstream's reply is no good, 504 it did not come in time, 503 we stop.
+_STATUS_OF_KIND = {
+    "connect": 502,
+    "connect_timeout": 504,
+    "reset": 502,
+    "protocol": 502,
+    "first_byte_timeout": 504,
+    "first_token_timeout": 504,
+    "between_tokens_timeout": 504,
+    "total_timeout": 504,
+    "empty": 502,
+    "truncated": 502,
+    "in_band_error": 502,
+    "too_large": 502,
+    "decode": 502,
+    "shutdown": 503,
+    "internal": 500,
+}
+
+
+class Fault(Protocol):
+    """What of a `_core.Fault` a client is told."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """A whole error response, and the code in it."""
+
+    status: int
+    code: str | None
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def error_reply(
+    status: int,
+    message: str,
+    *,
+    type: str = "invalid_request_error",
+    code: str | None = None,
+    param: str | None = None,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> ErrorReply:
+    """An error of the gateway's own."""
+    error = {"message": message, "type": type, "code": code, "param": param}
+    return ErrorReply(status, code, [_JSON, *headers], _dump({"error": error}))
+
+
+def invalid_body(error: ParseError) -> ErrorReply:
+    """The body is not what the API takes; says what and where."""
+    return error_reply(400, f"The request's body cannot be read: {error}.", code=_INVALID_BODY)
+
+
+_INVALID_BODY = "invalid_body"
+
+
+def body_too_large(limit: int) -> ErrorReply:
+    return error_reply(
+        413,
+        f"The request's body is larger than the {limit} bytes that this gateway takes.",
+        code="request_too_large",
+    )
+
+
+def invalid_key(presented: bool) -> ErrorReply:
+    message = (
+        "Incorrect API key provided."
+        if presented
+        else "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`."
+    )
+    return error_reply(401, message, code="invalid_api_key", headers=((b"www-authenticate", b"Bearer"),))
+
+
+def missing_model() -> ErrorReply:
+    return error_reply(400, "You must provide a model parameter.", code="missing_model", param="model")
+
+
+def unknown_model(name: str) -> ErrorReply:
+    message = f"The model `{name[:256]}` does not exist or you do not have access to it."
+    return error_reply(404, message, code="model_not_found", param="model")
+
+
+def unknown_url(method: str, path: str) -> ErrorReply:
+    return error_reply(404, f"Invalid URL ({method} {path[:256]})", code="unknown_url")
+
+
+def method_not_allowed(method: str, path: str, allow: bytes) -> ErrorReply:
+    message = f"Not allowed to {method} on {path[:256]}; use {allow.decode()}."
+    return error_reply(405, message, code="method_not_allowed", headers=((b"allow", allow),))
+
+
+def shutting_down() -> ErrorReply:
+    return error_reply(
+        503,
+        "The gateway is shutting down.",
+        type="server_error",
+        code="shutdown",
+        headers=((b"retry-after", b"1"), (b"connection", b"close")),
+    )
+
+
+def internal() -> ErrorReply:
+    return error_reply(500, "The gateway failed to answer.", type="server_error", code="internal")
+
+
+def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply:
+    """The last attempt failed before anything reached the client.
+
+    An upstream's own error object and status are passed on, with its headers (`retry-after`, rate limits).
+    Not where it refused the gateway's account (401, 402, 403): the client would look for the fault in its own
+    key, and such bodies quote parts of keys, accounts and projects. That is 502, `upstream_authentication`,
+    unless the credentials were the client's own (`clients_credentials`).
+    """
+    if fault.kind != "status" or fault.status is None:
+        status = _STATUS_OF_KIND.get(fault.kind, 502)
+        type_ = "server_error" if fault.kind in ("shutdown", "internal") else "upstream_error"
+        return error_reply(status, _sentence(fault.message), type=type_, code=fault.kind)
+    if fault.status in (401, 402, 403) and not clients_credentials:
+        message = f"Upstream '{fault.upstream}' did not accept the gateway's credentials ({fault.status})."
+        return error_reply(502, message, type="upstream_error", code="upstream_authentication")
+    if not 400 <= fault.status <= 599:
+        return error_reply(502, _sentence(fault.message), type="upstream_error", code="status")
+    headers = [(name, value) for name, value in fault.headers if name.lower() != b"content-type"]
+    document = _object(fault.body)
+    if document is not None and isinstance(document.get("error"), dict):
+        code = document["error"].get("code")
+        known = code[:64] if isinstance(code, str) else "status"
+        return ErrorReply(fault.status, known, [_JSON, *headers], fault.body)
+    # Flat forms (`{"object": "error", "message": …}`, `{"detail": …}`, `{"error": "text"}`) and HTML pages.
+    message = (document and _said(document)) or _sentence(fault.message)
+    return error_reply(fault.status, message, type="upstream_error", code="status", headers=tuple(headers))
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _said(document: dict[str, Any]) -> str | None:
+    for name in ("error", "message", "detail"):
+        value = document.get(name)
+        if isinstance(value, list | dict) and value:
+            value = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, str) and value:
+            return value[:_MESSAGE_LIMIT]
+    return None
+
+
+def _sentence(message: str) -> str:
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
+def _dump(document: object) -> bytes:
+    # What a client sent comes back in messages: a lone surrogate in it is not UTF-8.
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,0 +1,191 @@
+"""An endpoint that is forwarded to an upstream: the life of a request."""
+
+import asyncio
+import contextlib
+from functools import partial
+from time import perf_counter
+
+from sluicegate._core import Exchange, Outcome, Request
+from sluicegate.errors import ParseError
+from sluicegate.gateway import errors
+from sluicegate.gateway.asgi import (
+    BodyTooLarge,
+    ClientDisconnected,
+    Receive,
+    Scope,
+    Send,
+    content_length,
+    disconnected,
+    read_body,
+    request_id_of,
+    respond,
+)
+from sluicegate.gateway.errors import ErrorReply
+from sluicegate.gateway.recording import outcome_record
+from sluicegate.gateway.refusal import refuse
+from sluicegate.gateway.reply import Reply
+from sluicegate.gateway.state import State
+from sluicegate.routing import Model
+from sluicegate.telemetry import RequestRecord, where
+
+# Not a status of HTTP: nginx's number for "the client closed the connection", which operators know.
+CLIENT_CLOSED_REQUEST = 499
+
+
+class RelayedEndpoint:
+    """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL."""
+
+    __slots__ = ("_name", "_path", "_state")
+
+    def __init__(self, state: State, name: str, path: str) -> None:
+        self._state = state
+        self._name = name
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = self._state
+        call = _Call(self, scope, receive, send)
+        headers = call.headers
+        client = state.keys.client(headers.get(b"authorization"))
+        if client is None:
+            await call.refuse(errors.invalid_key(b"authorization" in headers), unread=True)
+            return
+        call.key = client.name
+        limit = state.config.server.max_body_bytes
+        try:
+            body = await read_body(receive, content_length(headers), limit)
+        except BodyTooLarge:
+            await call.refuse(errors.body_too_large(limit), unread=True)
+            return
+        except ClientDisconnected:
+            call.left()
+            return
+        try:
+            request = Request(body)
+        except ParseError as error:
+            await call.refuse(errors.invalid_body(error))
+            return
+        name = request.model
+        if not name:
+            await call.refuse(errors.missing_model())
+            return
+        model = state.models.get(name)
+        if model is None:
+            call.requested_model = name
+            await call.refuse(errors.unknown_model(name))
+            return
+        await self._forward(call, request, model)
+
+    async def _forward(self, call: "_Call", request: Request, model: Model) -> None:
+        state = self._state
+        call.model = model.name
+        routes = state.policy.order(model)
+        loop = asyncio.get_running_loop()
+        reply = Reply(state, loop, state.tasks, call.send, call.request_id, model.name, routes)
+        try:
+            relay = state.running_relay()
+            headers = call.scope["headers"]
+            exchange = relay.forward(request, self._path, routes[0], headers, call.request_id, reply)
+        except Exception as error:
+            if state.draining:
+                await call.refuse(errors.shutting_down())
+                return
+            state.log.error("forward_failed", request_id=call.request_id, error=where(error))
+            await call.refuse(errors.internal())
+            return
+        streams = request.stream
+        state.opened()
+        if streams:
+            state.metrics.stream_started(model.name)
+        try:
+            await self._until_over(call, reply)
+        finally:
+            record = partial(self._record, call, reply, streams)
+            outcome = exchange.outcome
+            if outcome is None:
+                self._client_left(exchange, loop, record)
+            else:
+                record(outcome)
+
+    async def _until_over(self, call: "_Call", reply: Reply) -> None:
+        task = asyncio.current_task()
+        reply.watch(task)
+        try:
+            await disconnected(call.receive)
+        except asyncio.CancelledError:
+            # Cancelled by `Reply.abort`: the task ends with its reply unfinished, and the server cuts it off.
+            if task is None or not reply.aborted or task.uncancel():
+                raise
+        finally:
+            reply.watch(None)
+
+    def _client_left(
+        self, exchange: Exchange, loop: asyncio.AbstractEventLoop, record: "partial[None]"
+    ) -> None:
+        def finished(outcome: Outcome) -> None:
+            # RuntimeError: the loop is closed, and with it the log and the metrics.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(record, outcome)
+
+        exchange.client_left()
+        exchange.on_finish(finished)
+
+    def _record(self, call: "_Call", reply: Reply, streams: bool, outcome: Outcome) -> None:
+        state = self._state
+        state.closed()
+        if streams:
+            state.metrics.stream_ended(reply.model)
+        record = outcome_record(self._name, call.key, reply, outcome)
+        state.metrics.record(record)
+        state.log.request(record)
+
+
+class _Call:
+    """One request, as far as it is known."""
+
+    __slots__ = (
+        "_endpoint", "_started", "headers", "key", "model", "receive", "request_id", "requested_model",
+        "scope", "send",
+    )  # fmt: skip
+
+    def __init__(self, endpoint: RelayedEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
+        self._endpoint = endpoint
+        self._started = perf_counter()
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = request_id_of(self.headers)
+        self.key: str | None = None
+        self.model = ""
+        self.requested_model: str | None = None
+
+    async def refuse(self, error: ErrorReply, *, unread: bool = False) -> None:
+        """Answer with `error`. `unread`: the client may still be sending."""
+        self._record(error.status, error.code)
+        if unread:
+            await refuse(self.receive, self.send, error, self.headers, self.request_id)
+        else:
+            headers = [*error.headers, (b"x-request-id", self.request_id.encode())]
+            await respond(self.send, error.status, headers, error.body)
+
+    def left(self) -> None:
+        """The client left before its request was whole."""
+        self._record(CLIENT_CLOSED_REQUEST, None)
+
+    def _record(self, status: int, code: str | None) -> None:
+        endpoint = self._endpoint
+        record = RequestRecord(
+            self.request_id,
+            endpoint._name,
+            status,
+            "client_left" if status == CLIENT_CLOSED_REQUEST else "failed" if status >= 500 else "refused",
+            perf_counter() - self._started,
+            self.key,
+            self.model,
+            None if self.requested_model is None else self.requested_model[:128],
+            code=code,
+            client_left=status == CLIENT_CLOSED_REQUEST,
+        )
+        endpoint._state.metrics.record(record)
+        endpoint._state.log.request(record)

@@ -1,0 +1,132 @@
+"""One reply on its way: what the relay asks of Python while it moves the bytes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from sluicegate._core import Fault, Route, Usage
+from sluicegate.gateway.asgi import Message, Send
+from sluicegate.gateway.errors import ErrorReply, from_fault, internal
+from sluicegate.gateway.state import State
+from sluicegate.pricing import Cost, members
+from sluicegate.routing import may_succeed_elsewhere
+from sluicegate.telemetry import where
+
+
+class Reply:
+    """The relay's `Reply` protocol over one ASGI `send`.
+
+    `price`, `failed`, `defer` and `abort` run on the relay's thread, one at a time; everything else on the
+    event loop's. What the two share is only read by the loop after the exchange has ended.
+    """
+
+    __slots__ = (
+        "_loop", "_position", "_routes", "_state", "_task", "_tasks",
+        "aborted", "code", "cost", "model", "priced_usage", "request_id", "route", "send", "tried",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        state: State,
+        loop: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[None]],
+        send: Send,
+        request_id: str,
+        model: str,
+        routes: Sequence[Route],
+    ) -> None:
+        self.send = send
+        self.request_id = request_id
+        self.model = model
+        self.route = routes[0]
+        """The one that serves, or was tried last."""
+        self.tried: list[tuple[str, str]] = []
+        """(upstream, fault kind) of each attempt that failed with nothing sent."""
+        self.code: str | None = None
+        """Of the gateway's error reply."""
+        self.priced_usage: Usage | None = None
+        self.cost: Cost | None = None
+        """Of `priced_usage`."""
+        self.aborted = False
+        self._state = state
+        self._loop = loop
+        self._tasks = tasks
+        self._task: asyncio.Task[Any] | None = None
+        self._routes = routes
+        self._position = 0
+
+    def defer(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
+        """Await `message`, or `send(message)` where it is one, on the event loop; then `resume(ok)`."""
+        try:
+            self._loop.call_soon_threadsafe(self._start_delivery, message, resume)
+        except RuntimeError:  # The loop is closed: the server is gone, and the client with it.
+            resume(False)
+
+    def price(self, usage: Usage) -> bytes | None:
+        """The members that this usage object gains."""
+        state = self._state
+        cost = self.price_of(usage)
+        self.priced_usage, self.cost = usage, cost
+        return members(state.config.cost.style, cost)
+
+    def price_of(self, usage: Any) -> Cost | None:
+        """What `usage` costs on the route that served; None where that is not known. Never raises."""
+        state, route = self._state, self.route
+        try:
+            cost = state.prices.price(self.model, route.model, usage)
+        except Exception as error:  # A policy may be the user's own: its faults must not end a stream.
+            state.warn_once("price_policy_failed", model=self.model, error=where(error))
+            return None
+        if cost is None:
+            state.warn_once("unpriced", model=self.model, upstream_model=route.model)
+        return cost
+
+    def failed(self, fault: Fault) -> Route | tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """The next route, or what to tell the client."""
+        reply: ErrorReply
+        try:
+            self.tried.append((fault.upstream, fault.kind))
+            following = self._position + 1
+            if following < len(self._routes) and may_succeed_elsewhere(fault):
+                self._position = following
+                self.route = self._routes[following]
+                return self.route
+            own = self._state.forwards_authorization.get(fault.upstream, False)
+            reply = from_fault(fault, clients_credentials=own)
+        except Exception as error:
+            self._state.log.error("error_reply_failed", request_id=self.request_id, error=where(error))
+            reply = internal()
+        self.code = reply.code
+        return reply.status, reply.headers, reply.body
+
+    def abort(self) -> None:
+        """The reply cannot be completed: end the request's task, so that the server cuts the connection."""
+        try:
+            self._loop.call_soon_threadsafe(self._abort)
+        except RuntimeError:
+            return
+
+    def watch(self, task: asyncio.Task[Any] | None) -> None:
+        """`task` serves this reply: `abort` ends it. None: it does no longer."""
+        self._task = task
+
+    def _abort(self) -> None:
+        if self._task is not None and not self.aborted:
+            self.aborted = True
+            self._task.cancel()
+
+    def _start_delivery(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
+        task = self._loop.create_task(self._deliver(message, resume))
+        # The loop itself keeps only weak references to tasks.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
+        ok = False
+        try:
+            await (self.send(cast(Message, message)) if isinstance(message, dict) else cast(Any, message))
+            ok = True
+        except Exception as error:  # Whatever a server raises for a client that is gone.
+            self._state.log.debug("send_failed", request_id=self.request_id, error=type(error).__name__)
+        finally:
+            resume(ok)
