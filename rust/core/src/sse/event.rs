@@ -47,26 +47,46 @@ impl<'a> RawEvent<'a> {
     }
 
     /// Takes in the line `start..end` of the event's bytes.
+    #[inline]
     fn add_line(&mut self, start: usize, end: usize) {
         let line = self.bytes.get(start..end).unwrap_or_default();
-        match Line::parse(line) {
-            Line::Blank => {}
-            Line::Comment(_) => self.comments += 1,
-            Line::Field { name, value } => {
-                self.has_fields = true;
-                match name {
-                    b"data" => {
-                        if self.data_lines == 0 {
-                            self.data = (end - value.len(), end);
-                        }
-                        self.data_lines += 1;
-                    }
-                    b"event" => self.name = value,
-                    b"id" | b"retry" => self.has_id_or_retry = true,
-                    _ => {}
-                }
-            }
+        // Nearly every line is this one, and needs no search for its colon.
+        if let Some(value) = line.strip_prefix(b"data:") {
+            let value = value.strip_prefix(b" ").unwrap_or(value);
+            self.add_data(end - value.len(), end);
+        } else {
+            self.add_other_line(Line::parse(line), end);
         }
+    }
+
+    fn add_other_line(&mut self, line: Line<'a>, end: usize) {
+        match line {
+            Line::Blank => return,
+            Line::Comment(_) => {
+                self.comments += 1;
+                return;
+            }
+            Line::Field { name: b"data", .. } => self.add_data(end, end),
+            Line::Field {
+                name: b"event",
+                value,
+            } => self.name = value,
+            Line::Field {
+                name: b"id" | b"retry",
+                ..
+            } => self.has_id_or_retry = true,
+            Line::Field { .. } => {}
+        }
+        self.has_fields = true;
+    }
+
+    #[inline]
+    fn add_data(&mut self, start: usize, end: usize) {
+        if self.data_lines == 0 {
+            self.data = (start, end);
+        }
+        self.data_lines += 1;
+        self.has_fields = true;
     }
 
     /// The event as it came, its blank line included.
