@@ -14,13 +14,13 @@ from sluicegate.testing import Fault, Script, ScriptedUpstream
 from sse_reference import parse, payloads
 
 BODY = json.dumps({"model": "m", "messages": [], "stream": True}).encode()
-LOOPS: list[Any] = [asyncio.DefaultEventLoopPolicy]
+LOOPS: list[Any] = [asyncio.new_event_loop]
 try:
     import uvloop
 except ImportError:
     pass
 else:
-    LOOPS.append(uvloop.EventLoopPolicy)
+    LOOPS.append(uvloop.new_event_loop)
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ async def test_a_reply_that_is_too_short_has_no_fault(upstream: ScriptedUpstream
     assert (await upstream.requests[0].ended()).complete
 
 
-@pytest.mark.parametrize("policy", LOOPS)
-def test_a_reset_is_a_reset_on_every_loop_and_loses_nothing(policy: Any) -> None:
+@pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
+def test_a_reset_is_a_reset_on_every_loop_and_loses_nothing(loop: Any) -> None:
     async def lose() -> None:
         # Enough to fill several buffers: what was sent before the RST arrives all the same.
         script = Script(tokens=50, chunk_bytes=20_000, faults=(Fault(action="reset", events=40),))
@@ -137,7 +137,7 @@ def test_a_reset_is_a_reset_on_every_loop_and_loses_nothing(policy: Any) -> None
             reply = await ask((upstream.host, upstream.port))
         assert (len(reply.chunks), reply.ended) == (40, "reset")
 
-    with asyncio.Runner(loop_factory=policy().new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(lose())
 
 

@@ -291,3 +291,16 @@ async def test_stopping_ends_what_is_under_way() -> None:
     assert not record.client_left
     assert record.ended_at is not None
     await upstream.stop()
+
+
+async def test_stopping_does_not_wait_for_clients_that_do_not_read() -> None:
+    upstream = ScriptedUpstream(Script(tokens=20_000, chunk_bytes=1000), send_buffer=4096)
+    await upstream.start()
+    async with RawConnection(upstream.host, upstream.port) as connection:
+        connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await connection.post(CHAT, json.dumps({"stream": True}).encode())
+        record = await upstream.requests.wait()
+        assert record.ended_at is None
+        async with asyncio.timeout(5):
+            await upstream.stop()
+        assert upstream.connections_open == 0

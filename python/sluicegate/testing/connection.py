@@ -40,15 +40,26 @@ class HttpRequest:
 
 
 class Connection(asyncio.Protocol):
-    """A connection. `on_made` is called once it stands, `on_left` as soon as the client is seen gone."""
+    """One connection of the upstream, numbered from 1.
+
+    `on_made` is called once it stands, `on_left` as soon as the client is seen gone before this side ended
+    it, `on_closed` once nothing is left of it.
+    """
 
     def __init__(
-        self, number: int, on_made: Callable[["Connection"], None], on_left: Callable[["Connection"], None]
+        self,
+        number: int,
+        *,
+        on_made: Callable[["Connection"], None],
+        on_left: Callable[["Connection"], None],
+        on_closed: Callable[["Connection"], None],
     ) -> None:
         self.number = number
         self.task: asyncio.Task[None] | None = None
+        self.closed = asyncio.Event()
         self._on_made = on_made
         self._on_left = on_left
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._eof = False
@@ -74,6 +85,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
+        self.closed.set()
+        self._on_closed(self)
 
     def pause_writing(self) -> None:
         self._room.clear()
@@ -216,6 +229,13 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def drop(self) -> None:
+        """End the connection at once: with a FIN, or with a RST where the client has not taken all."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self.abort()
+        else:
+            self.close()
+
     async def reset(self) -> None:
         """End the connection with a RST, after what was written has arrived."""
         await self.flush()
@@ -224,7 +244,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End the connection with a RST, at once."""
         self._ending = True
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self.closed.is_set():
             # A linger time of zero makes close() send a RST in place of a FIN.
             with contextlib.suppress(OSError):
                 self._socket().setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -98,12 +98,15 @@ class ScriptedUpstream:
         """Stop listening and drop every connection. Idempotent."""
         if self._server is not None:
             self._server.close()
-        tasks = [connection.task for connection in self._connections if connection.task is not None]
-        for connection in tuple(self._connections):
-            connection.close()
-        for task in tasks:
-            task.cancel()
+        connections = tuple(self._connections)
+        for connection in connections:
+            connection.drop()
+            if connection.task is not None:
+                connection.task.cancel()
+        tasks = (connection.task for connection in connections if connection.task is not None)
         await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in connections:
+            await connection.closed.wait()
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
@@ -154,7 +157,12 @@ class ScriptedUpstream:
 
     def _new_connection(self) -> Connection:
         self.connections_made += 1
-        return Connection(self.connections_made, self._made, self._left)
+        return Connection(
+            self.connections_made,
+            on_made=self._made,
+            on_left=self._left,
+            on_closed=self._connections.discard,
+        )
 
     def _made(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -180,7 +188,6 @@ class ScriptedUpstream:
             with contextlib.suppress(ConnectionOver):
                 await _answer(connection, error_reply(400, problem(f"Not HTTP/1.1: {error}")))
         finally:
-            self._connections.discard(connection)
             record = self._current.pop(connection, None)
             if record is not None:
                 record.end()
