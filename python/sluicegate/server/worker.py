@@ -1,0 +1,69 @@
+"""A worker process: the application, and what it does with signals."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+
+from sluicegate.config import Config
+from sluicegate.gateway import Gateway, create_app
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a worker is started with. It is pickled through a pipe: no secret is on a command line."""
+
+    config: Config
+
+
+def load_worker(plan: Plan) -> Gateway:
+    """The application of a worker, made in the worker."""
+    gateway = create_app(plan.config)
+    gateway.on_startup = partial(_watch, gateway, plan.config.server.drain_seconds)
+    return gateway
+
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+# Within this time the server's own handler has seen the signal.
+_SEEN_SECONDS = 0.5
+
+
+def _watch(gateway: Gateway, drain_seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+
+    def drain() -> None:
+        gateway.drain(drain_seconds)
+        # The server's handler blocks for ever on the third signal that it sees: its channel holds one, and it
+        # reads one. From now on the parent alone decides (it kills).
+        for number in _STOPPING:
+            loop.call_later(_SEEN_SECONDS, loop.add_signal_handler, number, lambda: None)
+
+    for number in _STOPPING:
+        _also_call(number, drain, loop)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        # Readable once the parent is gone, however it went: nobody else would ever stop this process.
+        loop.add_reader(parent.sentinel, _orphaned, loop, parent.sentinel)
+
+
+def _also_call(number: signal.Signals, callback: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+    # The server's own handler (stop accepting, finish what runs) is called by the loop, which learns of the
+    # signal through its wake-up descriptor; it is left alone.
+    previous = signal.getsignal(number)
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if callable(previous):
+            previous(signum, frame)
+        loop.call_soon_threadsafe(callback)
+
+    signal.signal(number, handle)
+
+
+def _orphaned(loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+    loop.remove_reader(sentinel)
+    os.kill(os.getpid(), signal.SIGTERM)

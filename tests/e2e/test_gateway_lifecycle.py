@@ -1,0 +1,305 @@
+"""Starting, stopping, draining, reloading; workers that die, parents that die."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from harness.gateway_process import GatewayProcess, StartGateway, spawn
+from sluicegate.testing import Script, ScriptedUpstream
+
+CHAT = {"model": "small", "messages": []}
+STREAM = CHAT | {"stream": True}
+
+
+async def streaming(gateway: GatewayProcess, first: "asyncio.Event") -> str:
+    """A whole stream's text; `first` is set with its first byte."""
+    text = ""
+    async with (
+        httpx.AsyncClient(base_url=gateway.base_url, timeout=30) as client,
+        client.stream("POST", "/v1/chat/completions", json=STREAM) as response,
+    ):
+        async for piece in response.aiter_text():
+            text += piece
+            first.set()
+    return text
+
+
+async def begin_stream(gateway: GatewayProcess) -> "asyncio.Task[str]":
+    first = asyncio.Event()
+    task = asyncio.ensure_future(streaming(gateway, first))
+    async with asyncio.timeout(10):
+        await first.wait()
+    return task
+
+
+def worker_pids(gateway: GatewayProcess) -> list[int]:
+    return [line["pid"] for line in gateway.find(event="worker_started")]
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def alive(pid: int) -> bool:
+    # A process that has ended stays until its parent has looked; nobody may ever look here.
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def until_gone(*pids: int, seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while any(map(alive, pids)):  # noqa: ASYNC110 - another's children tell nobody
+            await asyncio.sleep(0.02)
+
+
+# === stopping ===
+
+
+async def test_a_running_stream_ends_whole_before_the_gateway_does(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=30, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    running.signal()
+    await running.wait_line(event="draining")
+    text = await stream
+    assert text.endswith("data: [DONE]\n\n")
+    assert await running.wait() == 0
+    assert running.find(event="request")[0]["result"] == "ok"
+    assert running.find(event="stopped")[0]["status"] == 0
+
+
+async def test_no_new_connection_is_accepted_while_it_drains(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=40, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    running.signal()
+    await running.wait_line(event="draining")
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                async with httpx.AsyncClient(timeout=5) as client:
+                    await client.get(running.base_url + "/healthz")
+            except httpx.ConnectError:
+                break
+            except httpx.TransportError:
+                continue
+    assert not stream.done()
+    assert (await stream).endswith("data: [DONE]\n\n")
+
+
+async def test_a_stream_past_the_drain_deadline_is_told_so_and_recorded(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=100_000, pace=0.02)
+    running = await gateway({**config, "server": {"drain_seconds": 0.5}})
+    stream = await begin_stream(running)
+    assert await running.stop() == 0
+    text = await stream
+    last = [line for line in text.splitlines() if line.startswith("data: ")][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "shutdown"
+    line = running.find(event="request")[0]
+    assert (line["fault"], line["result"]) == ("shutdown", "failed")
+    assert running.find(event="drain_deadline")
+
+
+async def test_a_second_signal_ends_it_at_once(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=100_000, pace=0.02)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    running.signal()
+    await running.wait_line(event="draining")
+    await asyncio.sleep(0.6)  # Closer together they count as one.
+    running.signal(signal.SIGINT)
+    assert await running.wait(5) == 128 + signal.SIGINT
+    await asyncio.gather(stream, return_exceptions=True)
+
+
+async def test_a_signal_to_the_whole_group_is_one_order(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    """Ctrl-C in a terminal, `timeout`, a supervisor: parent and workers get it, some get it twice."""
+    upstream.script = Script(tokens=40, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    running.signal(signal.SIGINT)
+    os.killpg(running.pid, signal.SIGINT)
+    await running.wait_line(event="draining")
+    assert (await stream).endswith("data: [DONE]\n\n")
+    assert await running.wait() == 0
+
+
+async def test_many_signals_to_a_worker_do_not_hang_it(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=60, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    [worker] = worker_pids(running)
+    running.signal()
+    await running.wait_line(event="draining")
+    await asyncio.sleep(0.7)
+    for _ in range(10):
+        os.kill(worker, signal.SIGTERM)
+        await asyncio.sleep(0.01)
+    assert (await stream).endswith("data: [DONE]\n\n")
+    assert await running.wait() == 0
+
+
+async def test_idle_connections_do_not_delay_the_end(gateway: StartGateway, config: dict[str, Any]) -> None:
+    running = await gateway(config)
+    async with httpx.AsyncClient(base_url=running.base_url) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        running.signal()
+        assert await running.wait(5) == 0
+
+
+async def test_nothing_is_left_behind(gateway: StartGateway, config: dict[str, Any], tmp_path: Path) -> None:
+    base = tmp_path / "tmp"
+    base.mkdir()
+    running = await gateway({**config, "server": {"workers": 2}}, TMPDIR=str(base))
+    assert [entry.name.startswith("sluicegate-metrics-") for entry in base.iterdir()] == [True]
+    await running.wait_line(2, event="worker_started")
+    pids = worker_pids(running)
+    assert await running.stop() == 0
+    assert list(base.iterdir()) == []
+    await until_gone(*pids)
+
+
+# === starting ===
+
+
+async def test_no_secret_is_on_a_command_line(gateway: StartGateway, config: dict[str, Any]) -> None:
+    config["keys"] = [{"name": "team", "key": "sk-on-no-command-line"}]
+    running = await gateway(config)
+    for pid in (running.pid, *worker_pids(running)):
+        assert "sk-on-no" not in command_line(pid)
+
+
+async def test_a_port_in_use_is_told_and_ends_with_1(
+    gateway: StartGateway, config: dict[str, Any], tmp_path: Path
+) -> None:
+    running = await gateway(config)
+    port = int(running.base_url.rpartition(":")[2])
+    path = tmp_path / "second.yaml"
+    path.write_text(json.dumps({**config, "server": {"port": port, "log": {"format": "json"}}}))
+    second = GatewayProcess(await spawn("serve", "--config", str(path)))
+    try:
+        assert await second.wait(20) == 1
+        assert second.find(event="cannot_listen")[0]["port"] == port
+    finally:
+        await second.kill()
+    assert (await running.client.get("/readyz")).status_code == 200
+
+
+async def test_an_upstream_that_cannot_be_used_is_told_before_it_serves(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    broken = tmp_path / "ca.pem"
+    broken.write_text("not a certificate")
+    config["upstreams"]["local"] |= {"base_url": "https://127.0.0.1:1/v1", "ca_file": str(broken)}
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps({**config, "server": {"port": 0, "log": {"format": "json"}}}))
+    process = GatewayProcess(await spawn("serve", "--config", str(path)))
+    try:
+        assert await process.wait(20) == 1
+        assert "local" in json.dumps(process.find(event="configuration"))
+        assert not process.find(event="listening")
+    finally:
+        await process.kill()
+
+
+# === several workers ===
+
+
+async def test_metrics_of_all_workers_come_from_each(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    running = await gateway({**config, "server": {"workers": 2}})
+    await running.wait_line(2, event="worker_started")
+    count = 40
+    for _ in range(count):
+        async with httpx.AsyncClient(base_url=running.base_url) as client:
+            assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    name = "sluicegate_requests_total"
+    for _ in range(5):
+        async with httpx.AsyncClient(base_url=running.base_url) as client:
+            assert (await client.get("/metrics")).status_code == 200
+    await running.wait_metrics(lambda metrics: metrics.value(name, model="small") == count)
+
+
+async def test_a_worker_that_dies_is_replaced_and_its_streams_are_not_counted_on(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(tokens=100_000, pace=0.02)
+    running = await gateway(config)
+    running.may_complain = True
+    stream = await begin_stream(running)
+    [worker] = worker_pids(running)
+    os.kill(worker, signal.SIGKILL)
+    await asyncio.gather(stream, return_exceptions=True)
+    await running.wait_line(2, event="worker_started", seconds=20)
+    upstream.script = Script()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                async with httpx.AsyncClient(base_url=running.base_url) as client:
+                    assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+                break
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+    metrics = await running.wait_metrics(lambda metrics: metrics.value("sluicegate_requests_total") == 1)
+    assert not metrics.value("sluicegate_active_streams", model="small")
+
+
+async def test_workers_end_when_their_parent_is_killed(gateway: StartGateway, config: dict[str, Any]) -> None:
+    running = await gateway({**config, "server": {"workers": 2}})
+    await running.wait_line(2, event="worker_started")
+    pids = worker_pids(running)
+    os.kill(running.pid, signal.SIGKILL)
+    await until_gone(*pids)
+
+
+async def test_a_reload_serves_the_new_models_and_loses_no_stream(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any], tmp_path: Path
+) -> None:
+    upstream.script = Script(tokens=120, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    path = tmp_path / "gateway-0" / "gateway.yaml"
+    path.write_text(json.dumps({**config, "models": {"small": "local", "new": "local"}}))
+    running.signal(signal.SIGHUP)
+    await running.wait_line(event="reloaded")
+    await running.wait_line(2, event="worker_started")
+    assert (await stream).endswith("data: [DONE]\n\n")
+    async with asyncio.timeout(20):
+        while True:
+            async with httpx.AsyncClient(base_url=running.base_url) as client:
+                listing = (await client.get("/v1/models")).json()
+            if [model["id"] for model in listing["data"]] == ["small", "new"]:
+                break
+            await asyncio.sleep(0.05)
+
+
+async def test_a_reload_with_faults_changes_nothing(
+    gateway: StartGateway, config: dict[str, Any], tmp_path: Path
+) -> None:
+    running = await gateway(config)
+    running.may_complain = True
+    (tmp_path / "gateway-0" / "gateway.yaml").write_text("models: {}\n")
+    running.signal(signal.SIGHUP)
+    line = await running.wait_line(event="reload_failed")
+    assert any("upstreams" in fault for fault in line["faults"])
+    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 200

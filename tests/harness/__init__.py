@@ -1,0 +1,1 @@
+"""Real processes for tests: started, waited for and ended within bounds."""
