@@ -53,6 +53,9 @@ impl Calls {
 
     /// Joins one piece, an object.
     pub(super) fn merge(&mut self, piece: Value, input: &mut Input<'_>) {
+        if input.is_over() {
+            return;
+        }
         let members = fields(input.text, piece);
         let said = Piece::of(&members, input.text);
         let place = self.place(&said);

@@ -30,12 +30,12 @@ impl Choice {
         } else if let Some(message) = find(members, "message").filter(is_object)
             && !self.has_delta
         {
-            input.held -= self.whole_message.min(input.held);
+            input.held = input.held.saturating_sub(self.whole_message);
             self.message = Object::default();
             self.calls = Calls::default();
             let before = input.held;
             self.merge_message(message, input);
-            self.whole_message = input.held - before;
+            self.whole_message = input.held.saturating_sub(before);
         }
         for field in members {
             if !matches!(&*field.key, b"index" | b"delta" | b"message") {

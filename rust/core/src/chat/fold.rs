@@ -104,17 +104,17 @@ impl ChatFold {
         if !is_chunk {
             return Ok(());
         }
-        // What a chunk adds is at most its own length, so the bound holds without measuring twice.
-        if self.held.saturating_add(text.len()) > self.limits.max_document {
-            return self.fail(ErrorKind::DocumentTooLarge, 0);
-        }
         self.chunks += 1;
         let mut input = Input {
             text,
             held: self.held,
+            limit: self.limits.max_document,
         };
         self.merge(&members, &mut input);
         self.held = input.held;
+        if input.is_over() {
+            return self.fail(ErrorKind::DocumentTooLarge, 0);
+        }
         Ok(())
     }
 
@@ -219,6 +219,9 @@ impl ChatFold {
     /// A choice without an index is told by its place in the chunk.
     fn merge_choice(&mut self, place: usize, choice: Value, input: &mut Input<'_>) {
         if choice.kind != Kind::Object {
+            return;
+        }
+        if input.is_over() {
             return;
         }
         let members = fields(input.text, choice);

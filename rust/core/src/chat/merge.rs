@@ -21,6 +21,15 @@ pub(super) struct Input<'a> {
     pub(super) text: &'a [u8],
     /// Bytes kept by the fold, [`MEMBER_COST`] for each member and part included.
     pub(super) held: usize,
+    /// What `held` may grow to. Behind it nothing more is kept, and the fold fails.
+    pub(super) limit: usize,
+}
+
+impl Input<'_> {
+    /// Whether more is held than may be.
+    pub(super) fn is_over(&self) -> bool {
+        self.held > self.limit
+    }
 }
 
 /// One object in the making: its members in the order in which they were first said.
@@ -72,7 +81,7 @@ impl Object {
         input: &mut Input<'_>,
     ) {
         let join = level.join(key);
-        if join == Join::Drop {
+        if join == Join::Drop || input.is_over() {
             return;
         }
         if let Some(slot) = self.get_mut(key) {
@@ -361,6 +370,9 @@ fn append_text_part(parts: &mut Vec<Part>, text: &[u8], input: &mut Input<'_>) {
 /// Appends the parts of `array`. Its first part may go on with the last one that is there; parts of one array are never merged.
 fn extend_parts(parts: &mut Vec<Part>, level: Level, array: Value, input: &mut Input<'_>) {
     for (i, value) in elements(input.text, array).enumerate() {
+        if input.is_over() {
+            return;
+        }
         if i == 0
             && let Some(Part::Object(last)) = parts.last_mut()
             && goes_on(last, value, input.text)

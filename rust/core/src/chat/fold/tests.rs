@@ -267,6 +267,19 @@ fn what_is_held_is_bounded() {
             Err(Error::new(ErrorKind::DocumentTooLarge, 0))
         );
     }
+    // Nor does one chunk get past it.
+    for piece in [
+        r#"{"delta":{"reasoning_details":[REPEAT]}}"#,
+        r#"{"delta":{"tool_calls":[REPEAT]}}"#,
+        "REPEAT",
+    ] {
+        let repeated = vec![r#"{"function":{"name":"f"}}"#; 50_000].join(",");
+        let chunk = format!(r#"{{"choices":[{piece}]}}"#).replace("REPEAT", &repeated);
+        let mut fold = ChatFold::new(limits);
+        let too_large = Error::new(ErrorKind::DocumentTooLarge, 0);
+        assert_eq!(fold.push(chunk.as_bytes()), Err(too_large));
+        assert!(fold.held < limits.max_document + 1_000, "{piece}");
+    }
     // What is said again costs nothing.
     let mut fold = ChatFold::new(limits);
     let chunk = format!(
