@@ -210,32 +210,27 @@ impl Documents {
 /// Whole blocks are tested without branching, which the compiler turns into vector code: replies with embeddings are mostly numbers.
 fn structural(bytes: &[u8]) -> Option<usize> {
     // Brackets and braces differ in 0x20 only. A quote with that bit cleared, 0x02, passes here and is seen through below.
-    const fn may_be(byte: u8) -> bool {
+    const fn may_be(byte: u8) -> u8 {
         let folded = byte | 0x20;
-        folded == b'{' || folded == b'}' || folded == b'"'
+        (folded == b'{') as u8 | (folded == b'}') as u8 | (folded == b'"') as u8
     }
-    const BLOCK: usize = 32;
-    let mut at = 0;
-    loop {
-        while let Some(block) = bytes.get(at..at + BLOCK) {
-            if block.iter().fold(false, |any, &byte| any | may_be(byte)) {
-                break;
-            }
-            at += BLOCK;
-        }
-        let end = (at + BLOCK).min(bytes.len());
-        let block = bytes.get(at..end)?;
-        if block.is_empty() {
-            return None;
-        }
-        let found = block
-            .iter()
-            .position(|byte| matches!(byte, b'{' | b'}' | b'[' | b']' | b'"'));
-        match found {
-            Some(found) => return Some(at + found),
-            None => at = end,
-        }
+    let exact = |byte: &u8| matches!(byte, b'{' | b'}' | b'[' | b']' | b'"');
+    const NEAR: usize = 16;
+    const BLOCK: usize = 64;
+    let (near, far) = bytes.split_at(bytes.len().min(NEAR));
+    if let Some(found) = near.iter().position(exact) {
+        return Some(found);
     }
+    let mut at = near.len();
+    for block in far.chunks(BLOCK) {
+        if block.iter().fold(0, |any, &byte| any | may_be(byte)) != 0
+            && let Some(found) = block.iter().position(exact)
+        {
+            return Some(at + found);
+        }
+        at += block.len();
+    }
+    None
 }
 
 #[cfg(test)]
