@@ -1,0 +1,186 @@
+//! Workloads for the benches: made from a seed, so that each run measures the same bytes, and shaped like what real servers send.
+
+use bytes::Bytes;
+
+/// Bytes of one read from a socket, as hyper makes them under load.
+pub const READ: usize = 16 << 10;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, the same on every platform and in every version.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that always gives the same numbers for `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.number() % (bound as u64)).unwrap_or_default()
+    }
+
+    fn word(&mut self) -> &'static str {
+        const WORDS: [&str; 16] = [
+            " the",
+            " of",
+            " stream",
+            " gateway",
+            " token",
+            ".",
+            ",",
+            " is",
+            " a",
+            "\\n\\n",
+            " \\\"quoted\\\"",
+            " größer",
+            " 你好",
+            " 🙂",
+            " therefore",
+            " 42",
+        ];
+        WORDS
+            .get(self.below(WORDS.len()))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+/// One chat chunk of 150 to 300 bytes with a few words of content, without its framing.
+fn chunk(random: &mut Random) -> String {
+    let words: String = (0..1 + random.below(4)).map(|_| random.word()).collect();
+    let fingerprint = if random.below(2) == 0 {
+        ",\"system_fingerprint\":\"fp_44709d6fcb\",\"logprobs\":null"
+    } else {
+        ""
+    };
+    format!(
+        "{{\"id\":\"chatcmpl-{:016x}\",\"object\":\"chat.completion.chunk\",\"created\":1761900000,\"model\":\"llama-3.1-8b\"{fingerprint},\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{words}\"}},\"finish_reason\":null}}]}}",
+        0x5EED_u64
+    )
+}
+
+fn until(bytes: usize, seed: u64, mut event: impl FnMut(&mut Random, &mut String)) -> Bytes {
+    let mut random = Random::new(seed);
+    let mut stream = String::with_capacity(bytes + 1024);
+    while stream.len() < bytes {
+        event(&mut random, &mut stream);
+    }
+    stream.into()
+}
+
+/// A chat stream of about `bytes` bytes, LF only, each event one `data` line: what nearly all traffic is.
+#[must_use]
+pub fn chat_chunks(bytes: usize) -> Bytes {
+    until(bytes, 1, |random, stream| {
+        stream.push_str("data: ");
+        stream.push_str(&chunk(random));
+        stream.push_str("\n\n");
+    })
+}
+
+/// The same chunks with CRLF.
+#[must_use]
+pub fn chat_chunks_crlf(bytes: usize) -> Bytes {
+    until(bytes, 1, |random, stream| {
+        stream.push_str("data: ");
+        stream.push_str(&chunk(random));
+        stream.push_str("\r\n\r\n");
+    })
+}
+
+/// Responses or Messages events: a name and a `data` line, with a keep-alive comment now and then.
+#[must_use]
+pub fn named_events(bytes: usize) -> Bytes {
+    until(bytes, 2, |random, stream| {
+        if random.below(20) == 0 {
+            stream.push_str(": keep-alive\n\n");
+        }
+        let words: String = (0..1 + random.below(4)).map(|_| random.word()).collect();
+        stream.push_str("event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"item_id\":\"msg_68f0\",");
+        stream.push_str(&format!("\"output_index\":0,\"content_index\":0,\"sequence_number\":{},\"delta\":\"{words}\"}}\n\n", random.below(9999)));
+    })
+}
+
+/// One event of about `bytes` bytes without any line ending in its data: an image as base64.
+#[must_use]
+pub fn large_event(bytes: usize) -> Bytes {
+    format!("data: {{\"b64_json\":\"{}\"}}\n\n", base64(bytes)).into()
+}
+
+fn base64(bytes: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut random = Random::new(3);
+    (0..bytes)
+        .map(|_| char::from(ALPHABET.get(random.below(64)).copied().unwrap_or(b'A')))
+        .collect()
+}
+
+/// A reply to an embeddings request: `vectors` vectors of 1,536 numbers.
+#[must_use]
+pub fn embeddings(vectors: usize) -> Bytes {
+    let mut random = Random::new(4);
+    let vector = |random: &mut Random| {
+        let numbers: Vec<String> = (0..1536)
+            .map(|_| {
+                format!(
+                    "{}0.{:09}",
+                    if random.below(2) == 0 { "-" } else { "" },
+                    random.below(1_000_000_000)
+                )
+            })
+            .collect();
+        format!(
+            "{{\"object\":\"embedding\",\"index\":0,\"embedding\":[{}]}}",
+            numbers.join(",")
+        )
+    };
+    let all: Vec<String> = (0..vectors).map(|_| vector(&mut random)).collect();
+    format!("{{\"object\":\"list\",\"data\":[{}],\"model\":\"m\",\"usage\":{{\"prompt_tokens\":8,\"total_tokens\":8}}}}", all.join(",")).into()
+}
+
+/// A chat request of about `bytes` bytes of text: an agent's turn, with messages and tools.
+#[must_use]
+pub fn agent_request(bytes: usize) -> Bytes {
+    let mut random = Random::new(5);
+    let mut body = String::from(
+        "{\"model\":\"fast\",\"stream\":true,\"temperature\":0.7,\"messages\":[{\"role\":\"system\",\"content\":\"You help.\"}",
+    );
+    while body.len() < bytes {
+        let words: String = (0..40 + random.below(200)).map(|_| random.word()).collect();
+        body.push_str(&format!(",{{\"role\":\"user\",\"content\":\"{words}\"}}"));
+    }
+    body.push_str("],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"read_file\",\"parameters\":{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"}}}}}]}");
+    body.into()
+}
+
+/// A chat request that carries an image of about `bytes` bytes of base64.
+#[must_use]
+pub fn image_request(bytes: usize) -> Bytes {
+    format!(
+        "{{\"model\":\"vision\",\"messages\":[{{\"role\":\"user\",\"content\":[{{\"type\":\"image_url\",\"image_url\":\
+         {{\"url\":\"data:image/png;base64,{}\"}}}}]}}],\"stream\":true}}",
+        base64(bytes)
+    )
+    .into()
+}
+
+/// `stream` as reads of `size` bytes, cut without regard to events.
+#[must_use]
+pub fn reads(stream: &Bytes, size: usize) -> Vec<Bytes> {
+    (0..stream.len())
+        .step_by(size.max(1))
+        .map(|start| stream.slice(start..stream.len().min(start + size)))
+        .collect()
+}
