@@ -236,7 +236,8 @@ impl Pipeline {
             Body::Folding(folding) => folding.feed(input, reply),
             Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
             Body::Opaque => {
-                reply.note_output(true);
+                reply.facts.output_started = true;
+                reply.progress = true;
                 out.push(input);
                 Ok(())
             }

@@ -1,6 +1,12 @@
 //! Recorded streams of real providers, where `SLUICEGATE_CORPUS` points to them: `manifest.jsonl` names the streams, `expected.jsonl` says
 //! what each holds.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what fails here fails the test"
+)]
+
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;

@@ -1,5 +1,11 @@
 //! The cases of `tests/corpus/usage_cases.json`, each in every way its payloads can be framed and cut.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what fails here fails the test"
+)]
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};

@@ -148,6 +148,7 @@ impl Reply {
             self.facts.terminal |= source == Source::Document;
             return Verdict::Forward;
         }
+        let reports_error = self.payload.error.is_some();
         if let Some(error) = self.payload.error.take() {
             self.note_error(error);
         }
@@ -164,14 +165,12 @@ impl Reply {
         if !self.payload.report.is_empty() {
             self.tally.add(&self.payload.report, text);
             self.tally_changed = true;
-            if self.is_hidden(source) {
-                return Verdict::Hide;
-            }
-            if is_final && !self.payload.report.counts.is_empty() {
-                self.price(text, pricer);
-            }
-        } else if self.payload.report.object.is_some() && self.is_hidden(source) {
+        }
+        if !reports_error && self.is_usage_only(source) {
             return Verdict::Hide;
+        }
+        if is_final && !self.payload.report.counts.is_empty() {
+            self.price(text, pricer);
         }
         self.show_model(text);
         if self.edits.is_empty() {
@@ -181,8 +180,8 @@ impl Reply {
         }
     }
 
-    /// Whether the client must not see the payload: it did not ask for usage, and there is nothing else in it.
-    fn is_hidden(&self, source: Source) -> bool {
+    /// Whether the client must not see the payload: it did not ask for usage, and that is what the payload is there for.
+    fn is_usage_only(&self, source: Source) -> bool {
         self.plan.hide_usage_chunk
             && matches!(source, Source::Event { .. })
             && matches!(self.plan.api, Api::Chat | Api::Completions)
