@@ -8,6 +8,7 @@ pub mod cost;
 pub mod error;
 pub mod json;
 pub mod limits;
+pub mod meter;
 pub mod mode;
 pub mod pipeline;
 pub mod request;

@@ -1,0 +1,276 @@
+//! Counting the tokens of a reply of which nothing is known in advance: its protocol is told from its first payload.
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::json::cursor::Cursor;
+use crate::json::documents::{Documents, Part};
+use crate::limits::Limits;
+use crate::mode::{Mode, ModeDetector};
+use crate::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
+use crate::sse::splitter::{Batch, Splitter};
+use crate::usage::{Dialect, Usage};
+
+/// Reads usage from a reply's bytes, whatever its protocol, and changes nothing.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sluicegate_core::limits::Limits;
+/// use sluicegate_core::meter::UsageMeter;
+///
+/// let mut meter = UsageMeter::new(None, Limits::default());
+/// meter.feed(Bytes::from_static(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":"))?;
+/// meter.feed(Bytes::from_static(b"{\"usage\":{\"input_tokens\":3,\"cache_read_input_tokens\":5}}}\n\n"))?;
+/// meter.finish()?;
+/// assert_eq!(meter.usage().and_then(|usage| usage.input_tokens), Some(8));
+/// # Ok::<(), sluicegate_core::error::Error>(())
+/// ```
+pub struct UsageMeter {
+    dialect: Option<Dialect>,
+    limits: Limits,
+    state: State,
+    out: Vec<Bytes>,
+}
+
+enum State {
+    Scouting(Box<Scout>),
+    Reading(Box<Pipeline>),
+}
+
+impl UsageMeter {
+    /// A meter for one reply. `dialect`: how the upstream counts; `None`: told from the numbers.
+    #[must_use]
+    pub fn new(dialect: Option<Dialect>, limits: Limits) -> Self {
+        UsageMeter {
+            dialect,
+            limits,
+            state: State::Scouting(Box::new(Scout::new(&limits))),
+            out: Vec::new(),
+        }
+    }
+
+    /// Takes what was read.
+    ///
+    /// # Errors
+    /// An event or document larger than the limits.
+    pub fn feed(&mut self, input: Bytes) -> Result<(), Error> {
+        match &mut self.state {
+            State::Reading(pipeline) => {
+                self.out.clear();
+                pipeline.feed(input, &mut Unpriced, &mut self.out)
+            }
+            State::Scouting(scout) => match scout.feed(input)? {
+                Some(found) => self.read(found),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The reply has ended.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if let State::Scouting(scout) = &mut self.state {
+            let found = scout.finish();
+            self.read(found)?;
+        }
+        let State::Reading(pipeline) = &mut self.state else {
+            return Ok(());
+        };
+        self.out.clear();
+        pipeline.finish(&mut Unpriced, &mut self.out)
+    }
+
+    /// What was reported so far.
+    #[must_use]
+    pub fn usage(&self) -> Option<&Usage> {
+        match &self.state {
+            State::Reading(pipeline) => pipeline.facts().usage.as_ref(),
+            State::Scouting(_) => None,
+        }
+    }
+
+    fn read(&mut self, found: Found) -> Result<(), Error> {
+        let plan = ReplyPlan {
+            dialect: self.dialect,
+            limits: self.limits,
+            ..ReplyPlan::new(found.api, found.streams)
+        };
+        let mut pipeline = Pipeline::new(plan);
+        let mut fed = Ok(());
+        for held in found.held {
+            self.out.clear();
+            fed = fed.and_then(|()| pipeline.feed(held, &mut Unpriced, &mut self.out));
+        }
+        self.state = State::Reading(Box::new(pipeline));
+        fed
+    }
+}
+
+/// What a reply turned out to be, and its bytes so far.
+struct Found {
+    api: Api,
+    streams: bool,
+    held: Vec<Bytes>,
+}
+
+/// Reads ahead to the first payload that tells the protocol.
+struct Scout {
+    body: Body,
+    limits: Limits,
+    held: Vec<Bytes>,
+}
+
+enum Body {
+    Undecided(ModeDetector),
+    Stream(Splitter, Batch),
+    Documents(Documents, Vec<Part>),
+}
+
+impl Scout {
+    fn new(limits: &Limits) -> Self {
+        Scout {
+            body: Body::Undecided(ModeDetector::default()),
+            limits: *limits,
+            held: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, input: Bytes) -> Result<Option<Found>, Error> {
+        self.held.push(input.clone());
+        let mut input = input;
+        if let Body::Undecided(detector) = &mut self.body {
+            let Some((mode, decided)) = detector.feed(input) else {
+                return Ok(None);
+            };
+            input = decided;
+            self.body = match mode {
+                Mode::Sse => Body::Stream(Splitter::new(&self.limits), Batch::default()),
+                Mode::Json => Body::Documents(Documents::new(&self.limits), Vec::new()),
+                Mode::Opaque => return Ok(Some(self.found(Api::Chat))),
+            };
+        }
+        let api = match &mut self.body {
+            Body::Undecided(_) => None,
+            Body::Stream(splitter, batch) => {
+                splitter.feed(input, batch)?;
+                batch
+                    .events()
+                    .find_map(|event| api_of(&event.data()?, &self.limits))
+            }
+            Body::Documents(documents, parts) => {
+                parts.clear();
+                documents.feed(input, parts)?;
+                parts.iter().find_map(|part| match part {
+                    Part::Document(document) => api_of(document, &self.limits),
+                    Part::Space(_) => None,
+                })
+            }
+        };
+        Ok(api.map(|api| self.found(api)))
+    }
+
+    /// The reply ended first: its only payload may lack its terminator.
+    fn finish(&mut self) -> Found {
+        let last = match &mut self.body {
+            Body::Undecided(_) => None,
+            Body::Stream(splitter, _) => splitter.finish().and_then(|tail| {
+                let event = [&tail.rest[..], tail.terminator].concat();
+                let event = crate::sse::event::RawEvent::parse(&event);
+                api_of(&event.data()?, &self.limits)
+            }),
+            Body::Documents(documents, _) => documents
+                .finish()
+                .and_then(|rest| api_of(&rest, &self.limits)),
+        };
+        self.found(last.unwrap_or(Api::Chat))
+    }
+
+    fn found(&mut self, api: Api) -> Found {
+        Found {
+            api,
+            streams: matches!(self.body, Body::Stream(..)),
+            held: std::mem::take(&mut self.held),
+        }
+    }
+}
+
+/// The protocol that a payload belongs to; `None` where it is no JSON object.
+fn api_of(payload: &[u8], limits: &Limits) -> Option<Api> {
+    let mut api = Api::Chat;
+    let mut cursor = Cursor::new(payload, limits.max_depth);
+    let read = cursor.members(|cursor, key| {
+        let value = cursor.skip()?;
+        match (key.content(payload), value.content(payload)) {
+            (b"type", kind) if kind.starts_with(b"response.") => api = Api::Responses,
+            (b"object", b"response") => api = Api::Responses,
+            (b"type", b"message_start" | b"message" | b"ping") => api = Api::Messages,
+            _ => {}
+        }
+        Ok(())
+    });
+    read.ok().map(|_| api)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metered(reply: &[u8], read: usize) -> Option<Usage> {
+        let mut meter = UsageMeter::new(None, Limits::default());
+        for part in reply.chunks(read) {
+            meter.feed(Bytes::copy_from_slice(part)).unwrap();
+        }
+        meter.finish().unwrap();
+        meter.usage().cloned()
+    }
+
+    fn tokens(reply: &[u8]) -> (Option<u64>, Option<u64>) {
+        let whole = metered(reply, reply.len().max(1));
+        for read in [1, 2, 7, 64] {
+            assert_eq!(metered(reply, read), whole);
+        }
+        let usage = whole.unwrap_or_default();
+        (usage.input_tokens, usage.output_tokens)
+    }
+
+    #[test]
+    fn every_protocol_is_told_from_its_first_payload() {
+        let chat = b": ping\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n";
+        assert_eq!(tokens(chat), (Some(2), Some(1)));
+        let responses = b"event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"usage\":null}}\n\nevent: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"usage\":{\"input_tokens\":4,\"output_tokens\":3}}}\n\n";
+        assert_eq!(tokens(responses), (Some(4), Some(3)));
+        let messages = b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":3,\"cache_read_input_tokens\":5,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":15}}\n\n";
+        assert_eq!(tokens(messages), (Some(8), Some(15)));
+    }
+
+    #[test]
+    fn documents_are_told_too() {
+        let responses = br#"{"object":"response","usage":{"input_tokens":4,"output_tokens":3}}"#;
+        assert_eq!(tokens(responses), (Some(4), Some(3)));
+        let message = br#"{"type":"message","usage":{"input_tokens":4,"cache_creation_input_tokens":2,"output_tokens":3}}"#;
+        assert_eq!(tokens(message), (Some(6), Some(3)));
+        let ollama = b"{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"done\":true,\"prompt_eval_count\":7,\"eval_count\":5}\n";
+        assert_eq!(tokens(ollama), (Some(7), Some(5)));
+    }
+
+    #[test]
+    fn an_event_without_its_end_counts() {
+        let cut = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1}}";
+        assert_eq!(tokens(cut), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn nothing_and_anything_else_have_no_usage() {
+        for reply in [
+            &b""[..],
+            b"  \n",
+            b"<html>",
+            b"data: not json\n\n",
+            b": only a comment",
+        ] {
+            assert_eq!(metered(reply, 3), None);
+        }
+    }
+}
