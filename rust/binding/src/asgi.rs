@@ -103,7 +103,11 @@ impl Outlet {
     fn deliver_one(self: &Arc<Self>, py: Python<'_>, message: Message) -> PyResult<()> {
         let message = asgi_message(py, message)?;
         let pending = if self.direct {
-            let sent = self.send.bind(py).call1((message,))?;
+            let Ok(sent) = self.send.bind(py).call1((message,)) else {
+                // The client has left and the request's task has ended: granian closes its side then, whatever is on its way.
+                self.resume(false);
+                return Ok(());
+            };
             if is_done(&sent)? {
                 self.lock().in_flight = 0;
                 return Ok(());
