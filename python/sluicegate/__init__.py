@@ -7,7 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sluicegate._core import __version__
+    from sluicegate._core import (
+        ServerSentEvent,
+        SSEDecoder,
+        SSESplitter,
+        Usage,
+        UsageMeter,
+        __version__,
+        fold_chat,
+        unfold_chat,
+    )
     from sluicegate.config import Config, load_data, load_file
     from sluicegate.errors import (
         ConfigurationError,
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
         TooDeep,
     )
     from sluicegate.pricing import Cost, PricePolicy, UsageLike
+    from sluicegate.streams import aiter_events
 
 __all__ = [
     "Config",
@@ -38,15 +48,32 @@ __all__ = [
     "ParseError",
     "PricePolicy",
     "RelayClosed",
+    "SSEDecoder",
+    "SSESplitter",
+    "ServerSentEvent",
     "TooDeep",
+    "Usage",
     "UsageLike",
+    "UsageMeter",
     "__version__",
+    "aiter_events",
+    "fold_chat",
     "load_data",
     "load_file",
+    "unfold_chat",
 ]
 
 _HOMES = {
-    "sluicegate._core": ("__version__",),
+    "sluicegate._core": (
+        "SSEDecoder",
+        "SSESplitter",
+        "ServerSentEvent",
+        "Usage",
+        "UsageMeter",
+        "__version__",
+        "fold_chat",
+        "unfold_chat",
+    ),
     "sluicegate.config": ("Config", "load_data", "load_file"),
     "sluicegate.errors": (
         "ConfigurationError",
@@ -62,6 +89,7 @@ _HOMES = {
         "TooDeep",
     ),
     "sluicegate.pricing": ("Cost", "PricePolicy", "UsageLike"),
+    "sluicegate.streams": ("aiter_events",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

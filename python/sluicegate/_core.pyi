@@ -1,14 +1,38 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, final
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final, type_check_only
 
 __version__: str
 
-Headers = Sequence[tuple[bytes, bytes]]
+__all__ = [
+    "FAULT_KINDS",
+    "Deadlines",
+    "Exchange",
+    "Fault",
+    "Outcome",
+    "Pipeline",
+    "Relay",
+    "Request",
+    "Route",
+    "SSEDecoder",
+    "SSESplitter",
+    "ServerSentEvent",
+    "Upstream",
+    "Usage",
+    "UsageMeter",
+    "__version__",
+    "fold_chat",
+    "unfold_chat",
+]
 
+_Headers = Sequence[tuple[bytes, bytes]]
+
+@type_check_only
 class Reply(Protocol):
-    """What the relay needs from Python for one reply. `price` and `failed` run on the relay's thread: they must not touch the event loop and must not block."""
+    """What the relay needs from Python for one reply. `price` and `failed` run on the relay's thread: they
+    must not touch the event loop and must not block.
+    """
 
     @property
     def send(self) -> Callable[[dict[str, Any]], Any]:
@@ -16,14 +40,17 @@ class Reply(Protocol):
     def defer(self, message: Any, resume: Callable[[bool], None]) -> None:
         """Await `message` on the event loop and call `resume(ok)` then.
 
-        `message` is an awaitable that `send` returned, or an ASGI message (a dict) still to be sent. Called on the relay's thread.
+        `message` is an awaitable that `send` returned, or an ASGI message (a dict) still to be sent. Called
+        on the relay's thread.
         """
     def price(self, usage: Usage) -> bytes | None:
         """JSON members to add to the usage object (no braces, no leading comma), or None."""
     def abort(self) -> None:
-        """The reply cannot be completed: end the ASGI call without a last body message, so that the server cuts the connection."""
-    def failed(self, fault: Fault) -> Route | tuple[int, Headers, bytes]:
-        """The attempt failed before anything reached the client: the next route to try, or the error reply."""
+        """The reply cannot be completed: end the ASGI call without a last body message, so that the server
+        cuts the connection.
+        """
+    def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
+        """The attempt failed before anything reached the client: the next route, or the error reply."""
 
 @final
 class Request:
@@ -47,7 +74,9 @@ class Request:
 
 @final
 class Usage:
-    """Token counts in one form, whatever the upstream's dialect: input includes cached, output includes reasoning. None: not reported."""
+    """Token counts in one form, whatever the upstream's dialect: input includes cached, output includes
+    reasoning. None: not reported.
+    """
 
     @property
     def input_tokens(self) -> int | None: ...
@@ -95,7 +124,8 @@ class Deadlines:
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
-    `headers` are set on each request (the authorization, say). `ask_usage`: send `stream_options.include_usage`.
+    `headers` are set on each request (the authorization, say). `ask_usage`: send
+    `stream_options.include_usage`.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https.
     """
 
@@ -104,7 +134,7 @@ class Upstream:
         name: str,
         base_url: str,
         *,
-        headers: Headers = (),
+        headers: _Headers | None = None,
         deadlines: Deadlines | None = None,
         dialect: str | None = None,
         ask_usage: bool = True,
@@ -119,9 +149,13 @@ class Upstream:
 
 @final
 class Route:
-    """One way to serve one public model: an upstream, its name for the model, and what the reply shows (None: the upstream's own name)."""
+    """One way to serve one public model: an upstream, its name for the model, and what the reply shows
+    (None: the upstream's own name).
+    """
 
-    def __new__(cls, upstream: Upstream, model: str, *, reply_model: str | None = None, last: bool = True) -> Route: ...
+    def __new__(
+        cls, upstream: Upstream, model: str, *, reply_model: str | None = None, last: bool = True
+    ) -> Route: ...
     @property
     def upstream(self) -> Upstream: ...
     @property
@@ -183,7 +217,9 @@ class Outcome:
     def malformed(self) -> int: ...
     @property
     def token_events(self) -> int:
-        """Events that bore text, reasoning or a tool call: the estimate of output tokens where a stream broke off before its usage."""
+        """Events that bore text, reasoning or a tool call: the estimate of output tokens where a stream
+        broke off before its usage.
+        """
     @property
     def bytes_in(self) -> int: ...
     @property
@@ -209,14 +245,18 @@ class Exchange:
     def client_left(self) -> None:
         """The client is gone: stop the upstream. Idempotent; nothing happens once the exchange has ended."""
     def on_finish(self, callback: Callable[[Outcome], None]) -> None:
-        """Call `callback(outcome)` once, on the relay's thread (or at once, here, where the exchange has ended)."""
+        """Call `callback(outcome)` once, on the relay's thread (or at once, here, where the exchange has
+        ended).
+        """
     @property
     def outcome(self) -> Outcome | None:
         """Set before the last frame is handed to the server."""
 
 @final
 class Relay:
-    """One thread that does all upstream I/O of this process without holding the GIL. Starts its thread on construction: make it in the worker, never at import."""
+    """One thread that does all upstream I/O of this process without holding the GIL. Starts its thread on
+    construction: make it in the worker, never at import.
+    """
 
     def __new__(
         cls,
@@ -227,15 +267,127 @@ class Relay:
         keepalive_seconds: float | None = None,
     ) -> Relay: ...
     def forward(
-        self, request: Request, path: str, route: Route, headers: Headers, request_id: str, reply: Reply
+        self, request: Request, path: str, route: Route, headers: _Headers, request_id: str, reply: Reply
     ) -> Exchange:
         """Send `request` to `route` and pump the reply into `reply.send`.
 
         `path` is the endpoint below the base URL (`/chat/completions`, `/completions`, `/embeddings`).
-        `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left out here.
+        `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left
+        out here.
         """
     @property
     def active(self) -> int:
         """Exchanges under way."""
     def close(self) -> None:
         """End every exchange and the thread. Idempotent."""
+
+@final
+class SSESplitter:
+    """Splits an event stream into raw events, whatever its line endings and however it is cut into reads.
+
+    The concatenation of what `feed` returns, and of `finish`, is the stream, but for a byte-order mark and
+    a terminator that the stream left out.
+
+    >>> splitter = SSESplitter()
+    >>> splitter.feed(b"data: a\\n\\ndata:")
+    [b'data: a\\n\\n']
+    >>> splitter.feed(b" b\\n\\n: ping\\n\\n")
+    [b'data: b\\n\\n', b': ping\\n\\n']
+    >>> splitter.finish()
+    b''
+    """
+
+    def __new__(cls, *, max_event_bytes: int | None = None) -> SSESplitter: ...
+    def feed(self, data: bytes) -> list[bytes]:
+        """The events that `data` completes. Raises `EventTooLarge`."""
+    def finish(self) -> bytes:
+        """The event that the stream ended in, with its terminator; empty where it ended between events."""
+
+@final
+class ServerSentEvent:
+    """One event, as a browser would dispatch it (WHATWG HTML, section 9.2)."""
+
+    @property
+    def event(self) -> str:
+        """`message` where the stream names none."""
+    @property
+    def data(self) -> str: ...
+    @property
+    def id(self) -> str:
+        """The last id that the stream set."""
+
+@final
+class SSEDecoder:
+    """Decodes an event stream. Comments, and events without data, are left out.
+
+    >>> decoder = SSEDecoder()
+    >>> [event.data for event in decoder.feed(b"data: a\\ndata: b\\n\\n: ping\\n\\ndata: [DONE]")]
+    ['a\\nb']
+    >>> decoder.finish().data
+    '[DONE]'
+    """
+
+    def __new__(cls, *, max_event_bytes: int | None = None) -> SSEDecoder: ...
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
+        """The events that `data` completes. Raises `EventTooLarge`."""
+    def finish(self) -> ServerSentEvent | None:
+        """The event that the stream ended in, without its blank line."""
+
+@final
+class UsageMeter:
+    """Counts the tokens of a reply, streamed or not, of any protocol, by feeding it the bytes.
+
+    `dialect` names how the upstream counts (`xai`, `anthropic`, …) where the numbers alone do not tell.
+
+    >>> meter = UsageMeter()
+    >>> meter.feed(b'data: {"choices":[],"usage":{"prompt_tokens":14,"completion_tokens":7}}\\n\\n')
+    >>> meter.finish()
+    >>> meter.usage.input_tokens, meter.usage.output_tokens
+    (14, 7)
+    """
+
+    def __new__(cls, dialect: str | None = None, *, max_event_bytes: int | None = None) -> UsageMeter: ...
+    def feed(self, data: bytes) -> None:
+        """Raises `EventTooLarge` or `DocumentTooLarge`."""
+    def finish(self) -> None:
+        """The reply has ended: a last event without its blank line counts."""
+    @property
+    def usage(self) -> Usage | None:
+        """None where nothing was reported."""
+
+@final
+class Pipeline:
+    """A reply's whole way through the core, as the gateway takes it: bytes in, the client's bytes out.
+
+    `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called as
+    `Reply.price` is.
+    """
+
+    def __new__(
+        cls,
+        api: str = "chat",
+        *,
+        streams: bool = True,
+        hide_usage_chunk: bool = False,
+        include_usage: bool = True,
+        dialect: str | None = None,
+        price: Callable[[Usage], bytes | None] | None = None,
+    ) -> Pipeline: ...
+    def feed(self, data: bytes) -> bytes: ...
+    def finish(self) -> bytes: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def truncated(self) -> bool: ...
+
+def fold_chat(stream: bytes) -> bytes:
+    """The chunks of a streamed chat completion, an event stream, folded into one `chat.completion`, JSON.
+
+    Text, reasoning, refusals, tool calls, log probabilities of all choices, unknown fields. Raises
+    `ParseError`.
+    """
+
+def unfold_chat(completion: bytes, *, include_usage: bool) -> bytes:
+    """A `chat.completion` as an event stream that ends with `[DONE]`; `fold_chat` is its inverse. Raises
+    `ParseError`.
+    """

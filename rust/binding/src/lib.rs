@@ -6,6 +6,7 @@
 //! | `delivery` | which replies have frames ready; all of them are delivered in one hold of the GIL |
 //! | `director` | the relay's decisions, asked of a Python object |
 //! | `exchange`, `relay`, `upstream`, `request`, `usage` | the classes |
+//! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
 #![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
 
@@ -14,6 +15,7 @@ mod delivery;
 mod director;
 mod errors;
 mod exchange;
+mod library;
 mod relay;
 mod request;
 mod upstream;
@@ -30,6 +32,10 @@ mod _core {
 
     #[pymodule_export]
     use super::exchange::{PyExchange, PyFault, PyOutcome};
+    #[pymodule_export]
+    use super::library::{
+        PyDecoder, PyEvent, PyMeter, PyPipeline, PySplitter, fold_chat, unfold_chat,
+    };
     #[pymodule_export]
     use super::relay::PyRelay;
     #[pymodule_export]

@@ -36,6 +36,14 @@ pub(crate) fn seconds(name: &str, value: Option<f64>) -> PyResult<Option<Duratio
         .transpose()
 }
 
+pub(crate) fn dialect_named(name: Option<&str>) -> PyResult<Option<Dialect>> {
+    name.map(|name| {
+        Dialect::from_str(name)
+            .map_err(|_| PyValueError::new_err(format!("unknown dialect '{name}'")))
+    })
+    .transpose()
+}
+
 #[pyclass(name = "Deadlines", module = "sluicegate._core", frozen)]
 pub(crate) struct PyDeadlines {
     inner: Deadlines,
@@ -72,7 +80,7 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=Vec::new(), deadlines=None, dialect=None, ask_usage=true, forward_authorization=false,
+        name, base_url, *, headers=None, deadlines=None, dialect=None, ask_usage=true, forward_authorization=false,
         http2=false, ca_file=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
@@ -80,7 +88,7 @@ impl PyUpstream {
         py: Python<'_>,
         name: &str,
         base_url: String,
-        headers: PyHeaders,
+        headers: Option<PyHeaders>,
         deadlines: Option<&PyDeadlines>,
         dialect: Option<&str>,
         ask_usage: bool,
@@ -90,15 +98,10 @@ impl PyUpstream {
         pool_idle_seconds: f64,
         pool_max_idle: usize,
     ) -> PyResult<Self> {
-        let dialect = dialect
-            .map(|name| {
-                Dialect::from_str(name)
-                    .map_err(|_| PyValueError::new_err(format!("unknown dialect '{name}'")))
-            })
-            .transpose()?;
+        let dialect = dialect_named(dialect)?;
         let settings = UpstreamSettings {
             base_url,
-            headers: header_list(headers),
+            headers: headers.map(header_list).unwrap_or_default(),
             deadlines: deadlines
                 .map(|deadlines| deadlines.inner)
                 .unwrap_or_default(),
@@ -133,20 +136,13 @@ pub(crate) struct PyRoute {
 impl PyRoute {
     #[new]
     #[pyo3(signature = (upstream, model, *, reply_model=None, last=true))]
-    fn new(
-        py: Python<'_>,
-        upstream: Py<PyUpstream>,
-        model: &str,
-        reply_model: Option<&str>,
-        last: bool,
-    ) -> Self {
+    fn new(upstream: Py<PyUpstream>, model: &str, reply_model: Option<&str>, last: bool) -> Self {
         let inner = Route {
             upstream: Arc::clone(&upstream.get().inner),
             model: model.into(),
             reply_model: reply_model.map(Into::into),
             last,
         };
-        let _ = py;
         Self { inner, upstream }
     }
 

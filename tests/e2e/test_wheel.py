@@ -1,0 +1,102 @@
+"""The wheel, as users install it: one for every CPython from 3.11, and the gateway answers on each that the machine has."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = ("3.11", "3.12", "3.13")
+BUILD_SECONDS = 1200
+INSTALL_SECONDS = 300
+
+pytestmark = pytest.mark.timeout(BUILD_SECONDS + INSTALL_SECONDS)
+
+
+def run(*command: str | Path, timeout: float, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def maturin() -> Path:
+    found = Path(sys.executable).with_name("maturin")
+    if not found.exists():
+        pytest.skip("maturin is not installed beside the interpreter")
+    return found
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(maturin(), "build", "--release", "--locked", "--sdist", "--out", folder, timeout=BUILD_SECONDS)
+    return folder
+
+
+def interpreters(version: str) -> Iterator[Path]:
+    on_path = shutil.which(f"python{version}")
+    if on_path:
+        yield Path(on_path)
+    yield from sorted(Path.home().glob(f".pyenv/versions/{version}*/bin/python{version}"))
+
+
+def interpreter(version: str) -> Path:
+    check = (
+        f"import sys, venv, ensurepip; assert sys.version_info[:2] == {tuple(map(int, version.split('.')))}"
+    )
+    for candidate in interpreters(version):
+        if subprocess.run([candidate, "-c", check], capture_output=True, timeout=30).returncode == 0:
+            return candidate
+    pytest.skip(f"this machine has no CPython {version}")
+
+
+def test_there_is_one_wheel_for_every_supported_cpython(distributions: Path) -> None:
+    wheels = list(distributions.glob("*.whl"))
+    assert len(wheels) == 1
+    assert "-cp311-abi3-" in wheels[0].name
+    names = zipfile.ZipFile(wheels[0]).namelist()
+    assert "sluicegate/_core.abi3.so" in names
+    assert {"sluicegate/py.typed", "sluicegate/_core.pyi"} <= set(names)
+    assert not [name for name in names if name.startswith(("tests/", "benches/", "rust/"))]
+
+
+def test_the_sdist_holds_what_a_build_needs(distributions: Path) -> None:
+    (sdist,) = distributions.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = {
+        "Cargo.toml",
+        "Cargo.lock",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "rust/core/src/lib.rs",
+        "rust/relay/src/lib.rs",
+        "rust/binding/src/lib.rs",
+        "python/sluicegate/__init__.py",
+    }
+    assert needed <= names
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_installed_gateway_answers(version: str, distributions: Path, tmp_path: Path) -> None:
+    python = interpreter(version)
+    run(python, "-m", "venv", tmp_path / "venv", timeout=INSTALL_SECONDS)
+    (wheel,) = distributions.glob("*.whl")
+    binaries = tmp_path / "venv" / "bin"
+    run(binaries / "python", "-m", "pip", "install", "--quiet", wheel, timeout=INSTALL_SECONDS)
+    shown = run(binaries / "sluicegate", "demo", timeout=60, NO_COLOR="1", PYTHONPATH="")
+    assert "cost" in shown.lower()
