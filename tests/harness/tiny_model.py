@@ -1,0 +1,190 @@
+"""A language model of two dozen words, made on the spot, that llama.cpp loads as any other.
+
+It is a bigram model in a Llama's clothes. Each token's embedding has a single one, in the dimension of the
+state that the token leaves the model in; the only layer adds nothing; the output matrix holds, for each
+state, how likely each token is to follow. So it says what is written here:
+
+- greedily (temperature 0): `REASONING`, where the prompt turned thinking on, then `ANSWER`, then its end;
+- with a temperature: it skips and repeats words, and still ends by itself;
+- with `ignore_eos`: the same words over and over;
+- with `CALL_BIAS`: a call of `TOOL_NAME` with `TOOL_ARGUMENTS` in place of the answer.
+
+A word is one token, so streams have one word a chunk. Prompts are read byte by byte, one token each.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+ANSWER = " the river runs under a stone bridge and small boats carry red apples home before café closes"
+REASONING = " so maybe first check then wait"
+TOOL_NAME = "get_weather"
+TOOL_ARGUMENTS = '{"city": "Rome"}'
+
+CONTEXT = 32_768
+
+_END, _THINK, _END_THINK = "<|im_end|>", "<think>", "</think>"
+_CALL = (
+    "<tool_call>",
+    f'\n{{"name": "{TOOL_NAME}", "arguments": ',
+    '{"city": "',
+    "Rome",
+    '"}',
+    "}\n",
+    "</tool_call>",
+)
+
+# Logits. What is not named is so unlikely that a reply never has half a character in it. `_NEXT` leaves the
+# other words a chance at llama.cpp's usual sampling: temperature 0.8, and nothing below 5 % of the likeliest.
+_NEVER = -30.0
+_UNASKED = -12.0
+_RARELY = 0.0
+_SOMETIMES = 1.0
+_NEXT = 2.0
+_ALWAYS = 40.0
+
+# The form that Qwen and Hermes models are prompted in: llama.cpp tells from a template how tool calls look.
+_TEMPLATE = """\
+{%- if tools %}{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+{{- "You may call these functions:\\n<tools>" }}
+{%- for tool in tools %}{{- "\\n" + (tool | tojson) }}{%- endfor %}
+{{- "\\n</tools>\\nA call is a JSON object within <tool_call></tool_call>:\\n<tool_call>\\n" }}
+{{- '{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
+{%- for message in messages %}
+{%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- elif message.role == 'assistant' %}{{- '<|im_start|>assistant\\n' }}
+{%- if message.reasoning_content %}{{- '<think>' + message.reasoning_content + '</think>' }}{%- endif %}
+{%- if message.content %}{{- message.content }}{%- endif %}
+{%- for tool_call in message.tool_calls or [] %}
+{%- if tool_call.function %}{%- set tool_call = tool_call.function %}{%- endif %}
+{{- '\\n<tool_call>\\n{"name": "' + tool_call.name + '", "arguments": ' }}
+{%- if tool_call.arguments is string %}{{- tool_call.arguments }}
+{%- else %}{{- tool_call.arguments | tojson }}{%- endif %}{{- '}\\n</tool_call>' }}{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- elif message.role == 'tool' %}
+{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
+{%- if enable_thinking is defined and enable_thinking %}{{- '<think>' }}{%- endif %}{%- endif %}"""
+
+
+def _words(text: str) -> list[str]:
+    return [f" {word}" for word in text.split()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """`text` as the vocabulary has it: a SentencePiece model's, where U+2581 stands for a space."""
+
+    text: str
+    kind: gguf.TokenType
+
+
+def _vocabulary() -> Iterator[_Token]:
+    yield _Token("<unk>", gguf.TokenType.UNKNOWN)
+    for text in ("<|im_start|>", _END):
+        yield _Token(text, gguf.TokenType.CONTROL)
+    for byte in range(256):
+        yield _Token(f"<0x{byte:02X}>", gguf.TokenType.BYTE)
+    for word in _words(REASONING) + _words(ANSWER):
+        yield _Token(word.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
+    for text in (_THINK, _END_THINK, *_CALL):
+        yield _Token(text, gguf.TokenType.USER_DEFINED)
+
+
+_TOKENS = tuple(_vocabulary())
+_ID = {token.text.replace("\u2581", " "): number for number, token in enumerate(_TOKENS)}
+
+CALL_BIAS = {str(_ID[_CALL[0]]): 20}
+"""A `logit_bias` that makes the answer one tool call."""
+
+
+def write_tiny_model(path: Path) -> None:
+    """Write the model to `path`, in the GGUF format, with all that it needs: 0.4 MB."""
+    states = _states()
+    width = -(-(max(states.values()) + 1) // 32) * 32
+    embedding = np.zeros((len(_TOKENS), width), np.float32)
+    for number in range(len(_TOKENS)):
+        embedding[number, states.get(number, 0)] = 1
+    # A vector with a single one is scaled by the norm before the output to sqrt(width).
+    output = _output(states, width) / np.sqrt(width, dtype=np.float32)
+    _write(path, embedding, output)
+
+
+def _states() -> dict[int, int]:
+    """The dimension of each token that leaves the model in a state of its own; all others share the first."""
+    own = [*_words(REASONING), *_words(ANSWER), _THINK, *_CALL]
+    return {_ID[text]: state for state, text in enumerate(own, 1)}
+
+
+def _output(states: dict[int, int], width: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+    """What follows: token by state, logits."""
+    follows = np.full((len(_TOKENS), width), _NEVER, np.float32)
+    answer = [_ID[word] for word in _words(ANSWER)]
+    reasoning = [_ID[word] for word in _words(REASONING)]
+    call = [_ID[text] for text in _CALL]
+    for start, words, end in (
+        (0, answer, _ID[_END]),
+        (states[_ID[_THINK]], reasoning, _ID[_END_THINK]),
+    ):
+        visited = [start, *(states[word] for word in words)]
+        for state, following in zip(visited, (*words, end), strict=True):
+            follows[[*words, end], state] = _RARELY
+            follows[following, state] = _NEXT
+        # What comes where the end is not allowed.
+        follows[words[0], visited[-1]] = _SOMETIMES
+    # Only instead of an answer: what is said while thinking is not read as a call.
+    follows[call[0], 0] = _UNASKED
+    for this, following in itertools.pairwise((*call, _ID[_END])):
+        follows[following, states[this]] = _ALWAYS
+    return follows
+
+
+def _write(
+    path: Path,
+    embedding: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
+    output: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
+) -> None:
+    width = embedding.shape[1]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(width)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(1)
+    writer.add_head_count_kv(1)
+    writer.add_rope_dimension_count(width)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(len(_TOKENS))
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([token.text for token in _TOKENS])
+    writer.add_token_scores([0.0] * len(_TOKENS))
+    writer.add_token_types([token.kind for token in _TOKENS])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(_ID["<|im_start|>"])
+    writer.add_eos_token_id(_ID[_END])
+    writer.add_add_bos_token(False)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(_TEMPLATE)
+    writer.add_tensor("token_embd.weight", embedding)
+    writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
+    writer.add_tensor("output.weight", output)
+    for name in ("attn_norm", "ffn_norm"):
+        writer.add_tensor(f"blk.0.{name}.weight", np.ones(width, np.float32))
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+        writer.add_tensor(f"blk.0.{name}.weight", np.zeros((width, width), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
