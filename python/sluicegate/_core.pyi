@@ -138,6 +138,7 @@ class Upstream:
         deadlines: Deadlines | None = None,
         dialect: str | None = None,
         ask_usage: bool = True,
+        streaming: str = "auto",
         forward_authorization: bool = False,
         http2: bool = False,
         ca_file: str | None = None,

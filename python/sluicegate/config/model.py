@@ -53,6 +53,7 @@ Dialect = Literal[
 ]
 Api = Literal["chat"]
 ReplyModel = Literal["public", "upstream"]
+Streaming = Literal["auto", "always", "never"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -129,6 +130,10 @@ class UpstreamConfig(Section):
     )
     stream_options: bool = Field(
         default=True, description="False for a server that refuses `stream_options`."
+    )
+    streaming: Streaming = Field(
+        default="auto",
+        description="Whether it is asked to stream: as the client asks, always, or never. Replies are converted.",
     )
     deadlines: DeadlineConfig = DeadlineConfig()
     headers: SecretHeaders = Field(default={}, description="Set on every request to it.")

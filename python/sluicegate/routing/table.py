@@ -58,6 +58,7 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         ),
         dialect=config.dialect,
         ask_usage=config.stream_options,
+        streaming=config.streaming,
         forward_authorization=config.forward_authorization,
         http2=config.http2,
         ca_file=config.ca_file,

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::usage::Dialect;
-use sluicegate_relay::{Deadlines, Route, Upstream, UpstreamSettings};
+use sluicegate_relay::{Deadlines, Route, Streaming, Upstream, UpstreamSettings};
 
 use crate::errors;
 
@@ -80,7 +80,7 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, deadlines=None, dialect=None, ask_usage=true, forward_authorization=false,
+        name, base_url, *, headers=None, deadlines=None, dialect=None, ask_usage=true, streaming="auto", forward_authorization=false,
         http2=false, ca_file=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
@@ -92,6 +92,7 @@ impl PyUpstream {
         deadlines: Option<&PyDeadlines>,
         dialect: Option<&str>,
         ask_usage: bool,
+        streaming: &str,
         forward_authorization: bool,
         http2: bool,
         ca_file: Option<String>,
@@ -107,6 +108,11 @@ impl PyUpstream {
                 .unwrap_or_default(),
             dialect,
             ask_usage,
+            streaming: Streaming::from_str(streaming).map_err(|()| {
+                PyValueError::new_err(format!(
+                    "streaming is auto, always or never, not '{streaming}'"
+                ))
+            })?,
             forward_authorization,
             http2,
             ca_file,

@@ -27,7 +27,7 @@ use crate::outcome::Outcome;
 use crate::pump::{Client, Pump, PumpEnd};
 use crate::runtime::{Active, Shared};
 use crate::sink::{Director, HeaderList, Next, Sink};
-use crate::upstream::{HttpClient, Route};
+use crate::upstream::{HttpClient, Route, Streaming, Upstream};
 
 /// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -279,20 +279,14 @@ impl Session {
         let Ok(uri) = format!("{}{}", upstream.base, self.exchange.path).parse::<Uri>() else {
             return Attempt::Failed(Fault::new(FaultKind::Internal, &upstream.name));
         };
-        let request = &self.exchange.request;
-        let asks = matches!(self.exchange.api, Api::Chat | Api::Completions) && request.stream();
-        let mut usage = match (asks, upstream.ask_usage) {
-            (true, true) if !request.include_usage() => UsageAsk::Ask,
-            (true, false) => UsageAsk::Remove,
-            _ => UsageAsk::Leave,
-        };
+        let (stream, mut usage) = self.stream_of(&upstream);
         let mut client = &upstream.pooled;
         let mut fresh = false;
         let response = loop {
             let edit = RequestEdit {
                 model: Some(&route.model),
                 usage,
-                stream: None,
+                stream,
             };
             let body = self.exchange.request.edit(&edit);
             let mut http = HttpRequest::new(Full::new(body));
@@ -329,6 +323,27 @@ impl Session {
             return Attempt::Failed(fault);
         };
         self.relay(response, route, started).await
+    }
+
+    /// What to change in the request about streaming, and about usage in the stream.
+    fn stream_of(&self, upstream: &Upstream) -> (Option<bool>, UsageAsk) {
+        let request = &self.exchange.request;
+        if !matches!(self.exchange.api, Api::Chat | Api::Completions) {
+            return (None, UsageAsk::Leave);
+        }
+        let stream = match upstream.streaming {
+            Streaming::Always if !request.stream() => Some(true),
+            Streaming::Never if request.stream() => Some(false),
+            _ => None,
+        };
+        let usage = match stream.unwrap_or(request.stream()) {
+            // Upstreams refuse the options of a stream where there is none (9router#3081).
+            false if request.stream() => UsageAsk::Remove,
+            true if !upstream.ask_usage => UsageAsk::Remove,
+            true if stream.is_some() || !request.include_usage() => UsageAsk::Ask,
+            _ => UsageAsk::Leave,
+        };
+        (stream, usage)
     }
 
     async fn send(

@@ -25,4 +25,4 @@ pub use fault::{Fault, FaultKind};
 pub use outcome::Outcome;
 pub use runtime::{Relay, RelayError};
 pub use sink::{Director, ErrorReply, Next, Sink};
-pub use upstream::{Route, Upstream, UpstreamError, UpstreamSettings};
+pub use upstream::{Route, Streaming, Upstream, UpstreamError, UpstreamSettings};

@@ -386,8 +386,8 @@ impl Pump {
         self.last_read = now;
         self.progress.first_byte.get_or_insert(now);
         let tokens = self.pipeline.take_progress();
-        if let Some(streams) = self.pipeline.facts().reply_is_stream {
-            self.progress.streaming = streams;
+        if let Some(mode) = self.pipeline.facts().mode {
+            self.progress.streaming = mode == Mode::Sse;
         }
         if !tokens {
             return;

@@ -24,6 +24,31 @@ pub(crate) type HttpClient = Client<Connector, Full<Bytes>>;
 /// The largest read from an upstream connection, in bytes: many events fit, and a held stream stays small.
 const READ_BUFFER: usize = 64 * 1024;
 
+/// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the client asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// As the client asks.
+    #[default]
+    Auto,
+    /// Always: for an upstream that only streams.
+    Always,
+    /// Never: for one that cannot, or does it badly.
+    Never,
+}
+
+impl std::str::FromStr for Streaming {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(()),
+        }
+    }
+}
+
 /// How an upstream is spoken to.
 #[derive(Debug, Clone)]
 pub struct UpstreamSettings {
@@ -37,6 +62,8 @@ pub struct UpstreamSettings {
     pub dialect: Option<Dialect>,
     /// It accepts `stream_options`.
     pub ask_usage: bool,
+    /// Whether it is asked to stream.
+    pub streaming: Streaming,
     /// Pass the client's own `Authorization` on.
     pub forward_authorization: bool,
     /// HTTP/2: by ALPN over TLS, with prior knowledge without.
@@ -58,6 +85,7 @@ impl Default for UpstreamSettings {
             deadlines: Deadlines::default(),
             dialect: None,
             ask_usage: true,
+            streaming: Streaming::Auto,
             forward_authorization: false,
             http2: false,
             ca_file: None,
@@ -101,6 +129,7 @@ pub struct Upstream {
     pub(crate) deadlines: Deadlines,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) ask_usage: bool,
+    pub(crate) streaming: Streaming,
     pub(crate) forward_authorization: bool,
     /// Keeps connections.
     pub(crate) pooled: HttpClient,
@@ -142,6 +171,7 @@ impl Upstream {
             deadlines: settings.deadlines,
             dialect: settings.dialect,
             ask_usage: settings.ask_usage,
+            streaming: settings.streaming,
             forward_authorization: settings.forward_authorization,
             pooled: client(&settings, tls.clone(), settings.pool_max_idle),
             fresh: client(&settings, tls, 0),

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use sluicegate_relay::{Deadlines, FaultKind};
+use sluicegate_relay::{Deadlines, FaultKind, Streaming};
 use support::{Answer, Setup, chat_chunk, head, upstream};
 
 const DONE: &str = "data: [DONE]\n\n";
@@ -430,4 +430,52 @@ fn an_error_after_a_comment_comes_as_an_event() {
         "{text}"
     );
     assert_eq!(seen.fault(), Some(FaultKind::Reset));
+}
+
+fn completion() -> Vec<u8> {
+    let body = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#;
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn an_upstream_that_never_streams_is_not_asked_to() {
+    let server = upstream(|_| vec![Answer::Write(completion()), Answer::Close]);
+    let mut setup = Setup::streaming(&server);
+    setup.streaming = Streaming::Never;
+    let seen = setup.run();
+    let request = server.requests().remove(0);
+    assert!(
+        request.contains(r#""stream":false"#) && !request.contains("stream_options"),
+        "{request}"
+    );
+    assert!(
+        seen.header("content-type")
+            .unwrap()
+            .starts_with("text/event-stream")
+    );
+    assert!(seen.body.ends_with(DONE.as_bytes()));
+}
+
+#[test]
+fn an_upstream_that_only_streams_is_folded_for_a_client_that_does_not() {
+    let server = upstream(|_| vec![Answer::Write(stream(&finished())), Answer::Close]);
+    let mut setup = Setup::streaming(&server);
+    setup.streaming = Streaming::Always;
+    setup.client_streams = false;
+    let seen = setup.run();
+    let request = server.requests().remove(0);
+    assert!(
+        request.contains(r#""stream":true"#) && request.contains("include_usage"),
+        "{request}"
+    );
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    let text = String::from_utf8(seen.body.clone()).unwrap();
+    assert!(
+        text.contains(r#""object":"chat.completion""#) && text.contains(r#""content":"a""#),
+        "{text}"
+    );
 }

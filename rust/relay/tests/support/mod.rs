@@ -17,7 +17,7 @@ use sluicegate_core::usage::Usage;
 use sluicegate_relay::sink::HeaderList;
 use sluicegate_relay::{
     Control, Deadlines, Director, ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Relay,
-    Route, Sink, Upstream, UpstreamSettings,
+    Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
 
 /// Bytes that may wait for the recording client.
@@ -357,6 +357,8 @@ pub(crate) struct Setup {
     pub(crate) leave_after: Option<Duration>,
     pub(crate) reads: Option<usize>,
     pub(crate) keepalive: Option<Duration>,
+    pub(crate) streaming: Streaming,
+    pub(crate) client_streams: bool,
 }
 
 impl Setup {
@@ -370,6 +372,8 @@ impl Setup {
             leave_after: None,
             reads: None,
             keepalive: None,
+            streaming: Streaming::Auto,
+            client_streams: true,
         }
     }
 
@@ -377,6 +381,7 @@ impl Setup {
         let settings = UpstreamSettings {
             base_url: base_url.to_owned(),
             deadlines: self.deadlines,
+            streaming: self.streaming,
             ..UpstreamSettings::default()
         };
         Arc::new(Upstream::new("up", settings).unwrap())
@@ -392,7 +397,10 @@ impl Setup {
     }
 
     pub(crate) fn submit(&self, relay: &Relay, route: &Route) -> Running {
-        let body = Bytes::from_static(br#"{"model":"ours","stream":true,"messages":[]}"#);
+        let stream = self.client_streams;
+        let body = Bytes::from(format!(
+            r#"{{"model":"ours","stream":{stream},"messages":[]}}"#
+        ));
         let record = Arc::new((Mutex::new(Record::default()), Condvar::new()));
         let next = self.fallback.as_ref().map(|url| Route {
             upstream: self.upstream(url),
