@@ -14,6 +14,7 @@ mod perplexity;
 mod report;
 mod settle;
 mod tally;
+mod values;
 mod xai;
 
 use std::str::FromStr;
