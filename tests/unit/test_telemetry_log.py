@@ -13,7 +13,7 @@ import pytest
 
 from sluicegate.telemetry import Log, RequestRecord, lines, where
 from sluicegate.telemetry.lines import LineWriter
-from sluicegate.telemetry.log import request_fields
+from sluicegate.telemetry.log import request_members
 
 
 @pytest.fixture
@@ -77,6 +77,12 @@ def test_a_request_that_failed_is_a_warning(pipe: tuple[int, int]) -> None:
     assert (line["level"], line["status"]) == ("warning", 502)
 
 
+def request_fields(record: RequestRecord) -> dict[str, Any]:
+    fields = json.loads(f"{{{request_members(record)}}}")
+    assert isinstance(fields, dict)
+    return fields
+
+
 def test_what_is_not_known_is_left_out_and_zero_is_kept() -> None:
     fields = request_fields(record(input_tokens=0))
     assert fields["input_tokens"] == 0
@@ -96,6 +102,43 @@ def test_what_is_not_known_is_left_out_and_zero_is_kept() -> None:
 )
 def test_a_cost_is_exact_plain_decimal_text(cost: str, text: str | None) -> None:
     assert request_fields(record(cost=Decimal(cost)))["cost"] == (text or cost)
+
+
+NASTY = 'a"b\\c\n\u2028\x00\x7fé😀'
+
+
+def test_every_field_is_told_as_valid_json() -> None:
+    given = record(
+        request_id=NASTY, key=NASTY, upstream=NASTY, upstream_model=NASTY, upstream_request_id=NASTY,
+        model=NASTY, code=NASTY, finish_reason=NASTY, upstream_cost=NASTY, fault="reset",
+        failed_attempts=((NASTY, "connect"), ("b", "status")), client_left=True, streamed=True,
+        time_to_first_token=0.1234567, inter_token_latency=1e-9, longest_gap=3600.0, input_tokens=1,
+        cached_input_tokens=2, cache_write_tokens=3, output_tokens=4, reasoning_tokens=5, estimated=True,
+        cost=Decimal("0.5"), priced=False, events=6, malformed=7, bytes_in=8, bytes_out=9, attempts=2,
+    )  # fmt: skip
+    assert request_fields(given) == {
+        "request_id": NASTY, "endpoint": "chat_completions", "status": 200, "result": "ok", "duration": 1.0,
+        "key": NASTY, "model": NASTY, "code": NASTY, "client_left": True, "upstream": NASTY,
+        "upstream_model": NASTY, "upstream_request_id": NASTY, "attempts": 2, "streamed": True,
+        "fault": "reset", "failed_attempts": [f"{NASTY}: connect", "b: status"], "finish_reason": NASTY,
+        "time_to_first_token": 0.123457, "inter_token_latency": 0.0, "longest_gap": 3600.0, "input_tokens": 1,
+        "cached_input_tokens": 2, "cache_write_tokens": 3, "output_tokens": 4, "reasoning_tokens": 5,
+        "estimated": True, "cost": "0.5", "upstream_cost": NASTY, "unpriced": True, "events": 6,
+        "malformed": 7, "bytes_in": 8, "bytes_out": 9,
+    }  # fmt: skip
+    refused = record(model="", requested_model=NASTY, attempts=0, result="refused", status=404)
+    assert request_fields(refused)["requested_model"] == NASTY
+    assert "upstream" not in request_fields(refused)
+
+
+def test_a_request_on_a_console_is_told_too(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1], console=True)
+    log.request(record())
+    log.close()
+    os.close(pipe[1])
+    with os.fdopen(os.dup(pipe[0])) as file:
+        [line] = file
+    assert "request_id=r endpoint=chat_completions status=200 result=ok" in line
 
 
 def test_console_lines_are_for_people(pipe: tuple[int, int]) -> None:
