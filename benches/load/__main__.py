@@ -18,7 +18,8 @@ from benches.load.proxies import DIRECT, PROXIES, Proxy
 from benches.load.proxies.model import install
 from benches.load.report import BASELINE, Results, markdown, number
 from benches.load.scenarios import SCENARIOS, Scenario
-from benches.load.tool import Mock, build
+from benches.load.targets import targets_table
+from benches.load.tool import Mock, Tool, build
 
 _RESULTS = Path(__file__).parent / "results"
 # Two descriptors a held stream in the proxy, and room for pools; each other process needs half of that.
@@ -34,6 +35,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="worker processes or threads of each proxy")
     parser.add_argument("--quiet-cores", type=float, default=0.25, help="CPU that others may use meanwhile")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for that; 0: do not")
+    parser.add_argument("--nice", type=int, default=0, help="priority of all processes; below 0 needs root")
     parser.add_argument("--output", type=Path, help="where results go, without a suffix")
     parser.add_argument("--tool", type=Path, help="the built load tool; left out: cargo builds it")
     parser.add_argument("--list", action="store_true", help="show proxies and scenarios")
@@ -69,7 +71,7 @@ def main() -> int:
     output = arguments.output or _RESULTS / f"{conditions['date']}{'-quick' if arguments.quick else ''}"
     output.parent.mkdir(parents=True, exist_ok=True)
     measurements: list[Measurement] = []
-    tool = arguments.tool or build()
+    tool = Tool(arguments.tool or build(), arguments.nice)
     with Mock(tool) as mock:
         bench = Bench(
             tool,
@@ -86,7 +88,7 @@ def main() -> int:
                         measurements += _measured(bench, proxy, scenario, number_of_round)
             _write(output, measurements, conditions)
     results = Results(measurements)
-    print(markdown(results, conditions))
+    print(_report(results, conditions))
     return 1 if results.voids() else 0
 
 
@@ -165,8 +167,14 @@ def _conditions(arguments: argparse.Namespace, proxies: Sequence[Proxy], rounds:
         "rounds": rounds,
         "workers": arguments.workers,
         "quick": arguments.quick,
+        "nice": arguments.nice,
         "versions": {proxy.name: proxy.version(found) for proxy in proxies if (found := proxy.find())},
     }
+
+
+def _report(results: Results, conditions: dict[str, Any]) -> str:
+    targets = targets_table(results)
+    return markdown(results, conditions) + (f"\n### Targets\n\n{targets}\n" if targets else "")
 
 
 def _write(output: Path, measurements: Sequence[Measurement], conditions: dict[str, Any]) -> None:
@@ -174,7 +182,7 @@ def _write(output: Path, measurements: Sequence[Measurement], conditions: dict[s
     results = Results(measurements)
     report = {"conditions": conditions, "measurements": [one.as_dict() for one in measurements]}
     output.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-    output.with_suffix(".md").write_text(markdown(results, conditions))
+    output.with_suffix(".md").write_text(_report(results, conditions))
     try:
         from benches.load.plot import draw
     except ImportError:

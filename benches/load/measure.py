@@ -11,7 +11,7 @@ from benches.load.accounting import machine_busy_seconds
 from benches.load.processes import Process, Ready, free_port, wait_until_ready
 from benches.load.proxies import DIRECT, Proxy, Setup
 from benches.load.scenarios import Scenario
-from benches.load.tool import Mock, run_load
+from benches.load.tool import Mock, Tool, run_load
 
 # The proxy writes its records and closes its connections after the last reply; that is its work too.
 _AFTERMATH_SECONDS = 0.2
@@ -78,7 +78,7 @@ class Bench:
 
     def __init__(
         self,
-        tool: Path,
+        tool: Tool,
         mock: Mock,
         *,
         workers: int,
@@ -119,7 +119,9 @@ class Bench:
             assert program is not None
             command = proxy.command(program, setup)
             log = directory / "output.log"
-            with Process(command, log=log, cwd=directory, environment=proxy.environment) as process:
+            with Process(
+                command, log=log, cwd=directory, environment=proxy.environment, nice=self._tool.nice
+            ) as process:
                 path = scenario.planned(self._quick)["path"]
                 wait_until_ready(process, Ready(setup.port, path, proxy.headers), proxy.start_seconds)
                 address = f"127.0.0.1:{setup.port}"

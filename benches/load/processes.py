@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,15 +30,34 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def prepare_child(nice: int) -> Callable[[], None]:
+    """What a child does before it becomes its program: it will end with this process, and takes its priority.
+
+    Linux schedules whole sessions against each other first (autogroups, sched(7)): between sessions the
+    priority of a process has no effect unless its session has it too. Raising either needs privileges.
+    """
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if nice:
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
+            with contextlib.suppress(FileNotFoundError):
+                Path("/proc/self/autogroup").write_text(str(nice))
+
+    return prepare
 
 
 class Process:
     """One child in a session of its own, with all that it starts. Its output goes to `log`."""
 
     def __init__(
-        self, command: Sequence[str], *, log: Path, cwd: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        cwd: Path,
+        environment: Mapping[str, str] | None = None,
+        nice: int = 0,
     ) -> None:
         self._log = log
         with log.open("wb") as output:
@@ -51,7 +70,7 @@ class Process:
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
                 # Safe: this program has one thread.
-                preexec_fn=_die_with_parent,
+                preexec_fn=prepare_child(nice),
             )
 
     def __enter__(self) -> Self:

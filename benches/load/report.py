@@ -90,6 +90,14 @@ def cpu(one: Measurement) -> float | None:
     return one.cpu_us
 
 
+def first_p50(one: Measurement) -> float | None:
+    return one.first_p50
+
+
+def first_p99(one: Measurement) -> float | None:
+    return one.first_p99
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
@@ -155,7 +163,7 @@ def _latency_table(results: Results) -> str:
     columns: list[tuple[str, Callable[[str], str]]] = []
     for scenario, what in (("unloaded", "first chunk"), ("unloaded-requests", "small JSON reply")):
         if scenario in measured:
-            p50, p99 = (partial(_added, results, scenario, value) for value in (_first_p50, _first_p99))
+            p50, p99 = (partial(_added, results, scenario, value) for value in (first_p50, first_p99))
             columns += [(f"added to the {what}, p50", p50), ("p99", p99)]
     if "held-2000" in measured:
         columns += [
@@ -165,7 +173,7 @@ def _latency_table(results: Results) -> str:
             ),
         ]
     if {"held-2000", "held-50"} <= measured:
-        columns += [("CPU a chunk, 2,000 streams over 50", lambda proxy: _scaling(results, proxy))]
+        columns += [("CPU a chunk, 2,000 streams over 50", partial(_scaling, results))]
     if not columns:
         return ""
     rows = [[proxy, *(cell(proxy) for _, cell in columns)] for proxy in results.proxies]
@@ -176,9 +184,15 @@ def _added(results: Results, scenario: str, value: Value, proxy: str) -> str:
     return _cell(results.added(proxy, scenario, value))
 
 
-def _scaling(results: Results, proxy: str) -> str:
+def scaling(results: Results, proxy: str) -> float | None:
+    """CPU a chunk at 2,000 streams over that at 50, at the same rate in all."""
     many, few = (results.figure(proxy, scenario, cpu) for scenario in ("held-2000", "held-50"))
-    return number(many.value / few.value) if many and few else "–"
+    return many.value / few.value if many and few else None
+
+
+def _scaling(results: Results, proxy: str) -> str:
+    value = scaling(results, proxy)
+    return "–" if value is None else number(value)
 
 
 def _pace_table(results: Results) -> str:
@@ -204,14 +218,6 @@ def _pace_table(results: Results) -> str:
 def _notes(results: Results) -> str:
     voids = [f"- void: {one.proxy}, {one.scenario}, round {one.round}: {one.void}" for one in results.voids()]
     return "\n".join(voids) if voids else "No event was lost, doubled or wrong, and no request failed."
-
-
-def _first_p50(one: Measurement) -> float | None:
-    return one.first_p50
-
-
-def _first_p99(one: Measurement) -> float | None:
-    return one.first_p99
 
 
 def _per_second(one: Measurement) -> float | None:

@@ -3,11 +3,13 @@
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from benches.load.accounting import cpu_seconds
+from benches.load.processes import prepare_child
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _PACKAGE = "sluicegate-bench-load"
@@ -17,10 +19,30 @@ class ToolError(Exception):
     """The mock or the load generator itself failed: nothing was measured."""
 
 
+@dataclass(frozen=True)
+class Tool:
+    """The built program, and the priority it is run with."""
+
+    path: Path
+    nice: int = 0
+
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.path), *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # Safe: this program has one thread.
+            preexec_fn=prepare_child(self.nice),
+        )
+
+
 def build() -> Path:
     """Build the program in release mode; its path. Raises CalledProcessError where cargo fails."""
+    command = ["cargo", "build", "--release", "--package", _PACKAGE]
     built = subprocess.run(
-        ["cargo", "build", "--release", "--package", _PACKAGE, "--message-format", "json-render-diagnostics"],
+        [*command, "--message-format", "json-render-diagnostics"],
         cwd=_REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
@@ -36,10 +58,8 @@ def build() -> Path:
 class Mock:
     """The mock upstream. It ends when its standard input closes, so it cannot outlive this process."""
 
-    def __init__(self, tool: Path) -> None:
-        self._child = subprocess.Popen(
-            [tool, "mock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, tool: Tool) -> None:
+        self._child = tool.start("mock", stdin=subprocess.PIPE)
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
@@ -75,9 +95,9 @@ class Load(Mapping[str, Any]):
         return len(self._result)
 
 
-def run_load(tool: Path, plan: Mapping[str, Any], mark: Callable[[str, Mapping[str, Any]], None]) -> Load:
+def run_load(tool: Tool, plan: Mapping[str, Any], mark: Callable[[str, Mapping[str, Any]], None]) -> Load:
     """Carry out one plan. `mark(name, counts)` is called when the load generator sets a mark."""
-    with subprocess.Popen([tool, "load", json.dumps(plan)], stdout=subprocess.PIPE, text=True) as child:
+    with tool.start("load", json.dumps(plan)) as child:
         try:
             assert child.stdout is not None
             for line in child.stdout:

@@ -16,6 +16,7 @@ from benches.load.measure import Measurement, faults
 from benches.load.processes import Process, StartError, free_port, wait_until_ready
 from benches.load.report import Results, cpu, markdown, number, table
 from benches.load.scenarios import SCENARIOS
+from benches.load.targets import TARGETS, targets_table
 
 _BURN = """
 import time
@@ -183,6 +184,17 @@ def test_added_latency_is_over_the_direct_way_of_the_same_round() -> None:
     assert figure is not None
     assert (figure.value, figure.ratio) == (1.5, 3.0)
     assert results.proxies == ["nginx", "x"]
+
+
+def test_targets_say_what_was_missed_and_leave_out_what_was_not_measured() -> None:
+    base = _measurement("nginx", 0, 10.0, scenario="requests")
+    text = targets_table(Results([base, _measurement("sluicegate", 0, 46.0, scenario="requests")]))
+    assert "| CPU a small request, over nginx | ≤ 4.50 | 4.60 | missed |" in text
+    assert len(text.splitlines()) == 3
+    text = targets_table(Results([base, _measurement("sluicegate", 0, 45.0, scenario="requests")]))
+    assert "| 4.50 | met |" in text
+    assert targets_table(Results([base])) == ""
+    assert {target.met(79.9) for target in TARGETS if target.at_least} == {True, False}
 
 
 def test_overloaded_is_marked() -> None:

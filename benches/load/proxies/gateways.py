@@ -19,7 +19,7 @@ upstreams:
 models:
   bench: mock
 prices:
-  bench: {{input: 2.5, output: 10}}
+  bench: {{input: 2.5, cached_input: 1.25, output: 10}}
 """
 _LITELLM = """\
 model_list:
