@@ -1,0 +1,40 @@
+//! What the targets share: a body in reads.
+
+use bytes::Bytes;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+
+/// A body and where it is cut.
+#[derive(Arbitrary, Debug)]
+pub struct Cut<'a> {
+    body: &'a [u8],
+    /// Lengths of the first reads; the rest is one.
+    lengths: Vec<u8>,
+}
+
+impl Cut<'_> {
+    /// The body in one read.
+    pub fn whole(&self) -> Vec<Bytes> {
+        vec![Bytes::copy_from_slice(self.body)]
+    }
+
+    /// The body in reads of one byte.
+    pub fn bytewise(&self) -> Vec<Bytes> {
+        self.body.chunks(1).map(Bytes::copy_from_slice).collect()
+    }
+
+    /// The body in the reads that the input asks for.
+    pub fn reads(&self) -> Vec<Bytes> {
+        let mut rest = Bytes::copy_from_slice(self.body);
+        let mut reads = Vec::new();
+        for &length in &self.lengths {
+            reads.push(rest.split_to(rest.len().min(usize::from(length))));
+        }
+        reads.push(rest);
+        reads
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        self.body
+    }
+}
