@@ -113,8 +113,8 @@ class DeadlineConfig(Section):
     """How long to wait for an upstream, in seconds; null: for ever. Keep-alives do not count as tokens."""
 
     connect: Seconds | None = 5.0
-    first_byte: Seconds | None = 120.0
-    first_token: Seconds | None = 300.0
+    first_byte: Seconds | None = 600.0
+    first_token: Seconds | None = 600.0
     between_tokens: Seconds | None = 120.0
     total: Seconds | None = 3600.0
 
