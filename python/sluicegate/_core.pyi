@@ -49,6 +49,8 @@ class Reply(Protocol):
         """The reply cannot be completed: end the ASGI call without a last body message, so that the server
         cuts the connection.
         """
+    def finished(self) -> None:
+        """The server has the whole reply, or takes no more of it: the ASGI call may end. Called on the relay's thread, or by `resume`."""
     def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
         """The attempt failed before anything reached the client: the next route, or the error reply."""
 

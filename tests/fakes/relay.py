@@ -92,6 +92,8 @@ class FakeExchange:
 
         self.reply.defer(message, resume)
         assert taken.wait(10), "defer never resumed"
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            self.reply.finished()
         return result[0]
 
     def start(self, status: int = 200, content_type: bytes = b"application/json") -> None:

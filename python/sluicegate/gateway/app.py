@@ -48,15 +48,9 @@ class Gateway:
         self._one_model = _get(shown)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._not_http(scope, receive, send)
+            return
         path: str = scope["path"]
         methods = self._endpoints.get(path)
         if methods is None and path.startswith(models.PATH + "/") and len(path) > len(models.PATH) + 1:
@@ -81,6 +75,13 @@ class Gateway:
             with contextlib.suppress(Exception):
                 reply = errors.internal()
                 await respond(send, reply.status, reply.headers, reply.body)
+
+    async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: errors.ErrorReply) -> None:
         started = perf_counter()

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -12,6 +12,16 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+
+def _new_ids() -> Iterator[str]:
+    """128 random bits each, from one system call for many."""
+    while True:
+        pool = os.urandom(16 * 256).hex()
+        for start in range(0, len(pool), 32):
+            yield pool[start : start + 32]
+
+
+_NEW_IDS = _new_ids()
 _SANE_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -28,7 +38,7 @@ def request_id_of(headers: dict[bytes, bytes]) -> str:
     given = headers.get(b"x-request-id")
     if given is not None and _SANE_REQUEST_ID.fullmatch(given) is not None:
         return given.decode("ascii")
-    return os.urandom(16).hex()
+    return next(_NEW_IDS)
 
 
 def content_length(headers: dict[bytes, bytes]) -> int | None:
@@ -58,12 +68,6 @@ async def read_body(receive: Receive, declared: int | None, limit: int) -> bytes
         if not message.get("more_body", False) or size == declared:
             return b"".join((*chunks, chunk)) if chunks else chunk
         chunks.append(chunk)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Returns when the client has left, or has the whole reply."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:

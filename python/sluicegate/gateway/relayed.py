@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from functools import partial
 from time import perf_counter
 
 from sluicegate._core import Exchange, Outcome, Request
@@ -15,12 +14,12 @@ from sluicegate.gateway.asgi import (
     Scope,
     Send,
     content_length,
-    disconnected,
     read_body,
     request_id_of,
     respond,
 )
 from sluicegate.gateway.errors import ErrorReply
+from sluicegate.gateway.patience import Patience
 from sluicegate.gateway.recording import outcome_record
 from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.reply import Reply
@@ -35,12 +34,13 @@ CLIENT_CLOSED_REQUEST = 499
 class RelayedEndpoint:
     """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL."""
 
-    __slots__ = ("_name", "_path", "_state")
+    __slots__ = ("_name", "_path", "_patience", "_state")
 
     def __init__(self, state: State, name: str, path: str) -> None:
         self._state = state
         self._name = name
         self._path = path
+        self._patience = Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._state
@@ -80,7 +80,7 @@ class RelayedEndpoint:
         state = self._state
         call.model = model.name
         routes = state.policy.order(model)
-        loop = asyncio.get_running_loop()
+        loop = state.running_loop()
         reply = Reply(state, loop, state.tasks, call.send, call.request_id, model.name, routes)
         try:
             relay = state.running_relay()
@@ -97,21 +97,24 @@ class RelayedEndpoint:
         state.opened()
         if streams:
             state.metrics.stream_started(model.name)
+        self._patience.wait_for(reply, loop)
         try:
-            await self._until_over(call, reply)
+            if not await reply.over:
+                await self._until_left(call, reply)
         finally:
-            record = partial(self._record, call, reply, streams)
             outcome = exchange.outcome
             if outcome is None:
-                self._client_left(exchange, loop, record)
+                self._client_left(call, reply, streams, exchange, loop)
             else:
-                record(outcome)
+                self._record(call, reply, streams, outcome)
 
-    async def _until_over(self, call: "_Call", reply: Reply) -> None:
+    async def _until_left(self, call: "_Call", reply: Reply) -> None:
+        """Returns when the client has left, or has the whole reply."""
         task = asyncio.current_task()
         reply.watch(task)
         try:
-            await disconnected(call.receive)
+            while (await call.receive())["type"] != "http.disconnect":
+                pass
         except asyncio.CancelledError:
             # Cancelled by `Reply.abort`: the task ends with its reply unfinished, and the server cuts it off.
             if task is None or not reply.aborted or task.uncancel():
@@ -120,12 +123,12 @@ class RelayedEndpoint:
             reply.watch(None)
 
     def _client_left(
-        self, exchange: Exchange, loop: asyncio.AbstractEventLoop, record: "partial[None]"
+        self, call: "_Call", reply: Reply, streams: bool, exchange: Exchange, loop: asyncio.AbstractEventLoop
     ) -> None:
         def finished(outcome: Outcome) -> None:
             # RuntimeError: the loop is closed, and with it the log and the metrics.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(record, outcome)
+                loop.call_soon_threadsafe(self._record, call, reply, streams, outcome)
 
         exchange.client_left()
         exchange.on_finish(finished)

@@ -1,6 +1,7 @@
 """One reply on its way: what the relay asks of Python while it moves the bytes."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -16,13 +17,13 @@ from sluicegate.telemetry import where
 class Reply:
     """The relay's `Reply` protocol over one ASGI `send`.
 
-    `price`, `failed`, `defer` and `abort` run on the relay's thread, one at a time; everything else on the
-    event loop's. What the two share is only read by the loop after the exchange has ended.
+    `price`, `failed`, `defer`, `finished` and `abort` run on the relay's thread, one at a time; the rest on
+    the event loop's. What the two share is only read by the loop after the exchange has ended.
     """
 
     __slots__ = (
         "_loop", "_position", "_routes", "_state", "_task", "_tasks",
-        "aborted", "code", "cost", "model", "priced_usage", "request_id", "route", "send", "tried",
+        "aborted", "code", "cost", "model", "over", "priced_usage", "request_id", "route", "send", "tried",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +49,8 @@ class Reply:
         self.cost: Cost | None = None
         """Of `priced_usage`."""
         self.aborted = False
+        self.over: asyncio.Future[bool] = loop.create_future()
+        """True: nothing more will be sent. False: it is time to look whether the client is still there."""
         self._state = state
         self._loop = loop
         self._tasks = tasks
@@ -99,18 +102,30 @@ class Reply:
         self.code = reply.code
         return reply.status, reply.headers, reply.body
 
+    def finished(self) -> None:
+        """The server has the whole reply: the request's task may end."""
+        self._call_soon(self.settle, True)
+
     def abort(self) -> None:
         """The reply cannot be completed: end the request's task, so that the server cuts the connection."""
-        try:
-            self._loop.call_soon_threadsafe(self._abort)
-        except RuntimeError:
-            return
+        self._call_soon(self._abort)
+
+    def settle(self, over: bool) -> None:
+        """Wake the request's task, if it waits for that."""
+        if not self.over.done():
+            self.over.set_result(over)
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """`task` serves this reply: `abort` ends it. None: it does no longer."""
+        """`task` waits for the client to leave: `abort` ends it. None: it does no longer."""
         self._task = task
 
+    def _call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:
+        # RuntimeError: the loop is closed; the server is gone, and the client with it.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
     def _abort(self) -> None:
+        self.settle(True)
         if self._task is not None and not self.aborted:
             self.aborted = True
             self._task.cancel()

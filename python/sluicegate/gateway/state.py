@@ -39,11 +39,20 @@ class State:
     reported: set[tuple[str, ...]] = field(default_factory=set)
     """What is said once in a process's life, not once a request. Any thread."""
 
+    _loop: asyncio.AbstractEventLoop | None = None
+
     def __post_init__(self) -> None:
         upstreams = self.config.upstreams
         self.forwards_authorization = {
             name: upstream.forward_authorization for name, upstream in upstreams.items()
         }
+
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that all requests of this process run on."""
+        # asyncio's own lookup asks the system for the process's number each time.
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def running_relay(self) -> Relay:
         if self.relay is None:

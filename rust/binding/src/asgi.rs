@@ -91,13 +91,25 @@ impl Outlet {
     /// Hand over what there is, until the server makes us wait. Needs the GIL.
     pub(crate) fn deliver(self: &Arc<Self>, py: Python<'_>) {
         while let Some(message) = self.next_message() {
+            let last = matches!(message, Message::Body { more: false, .. });
             if let Err(error) = self.deliver_one(py, message) {
                 error.write_unraisable(py, Some(self.reply.bind(py)));
                 self.resume(false);
                 return;
             }
+            if last && !self.lock().waiting {
+                self.tell_finished(py);
+            }
         }
         self.waker.wake();
+    }
+
+    /// Tell the reply that the server has all of it, in the same hold of the GIL.
+    fn tell_finished(&self, py: Python<'_>) {
+        let reply = self.reply.bind(py);
+        if let Err(error) = reply.call_method0(pyo3::intern!(py, "finished")) {
+            error.write_unraisable(py, Some(reply));
+        }
     }
 
     fn deliver_one(self: &Arc<Self>, py: Python<'_>, message: Message) -> PyResult<()> {
@@ -224,8 +236,12 @@ struct Resume {
 
 #[pymethods]
 impl Resume {
-    fn __call__(&self, ok: bool) {
+    fn __call__(&self, py: Python<'_>, ok: bool) {
+        let last = self.outlet.lock().end_sent;
         self.outlet.resume(ok);
+        if last {
+            self.outlet.tell_finished(py);
+        }
     }
 }
 
