@@ -50,7 +50,7 @@ class Reply(Protocol):
         cuts the connection.
         """
     def finished(self) -> None:
-        """The server has the whole reply, or takes no more of it: the ASGI call may end. Called on the relay's thread, or by `resume`."""
+        """The server has the whole reply: the ASGI call may end. Called on the relay's thread, or by `resume`."""
     def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
         """The attempt failed before anything reached the client: the next route, or the error reply."""
 
