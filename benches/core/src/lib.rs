@@ -100,6 +100,35 @@ pub fn chat_chunks_crlf(bytes: usize) -> Bytes {
     })
 }
 
+/// Chat chunks that each carry a running total of usage, as vLLM sends with `--enable-force-include-usage`.
+#[must_use]
+pub fn chat_chunks_with_usage(bytes: usize) -> Bytes {
+    let mut total = 0;
+    until(bytes, 1, |random, stream| {
+        total += 1;
+        let chunk = chunk(random);
+        let open = chunk.strip_suffix('}').unwrap_or(&chunk);
+        stream.push_str(&format!(
+            "data: {open},\"usage\":{{\"prompt_tokens\":17,\"total_tokens\":{},\"completion_tokens\":{total}}}}}\n\n",
+            total + 17
+        ));
+    })
+}
+
+/// Usage-only chunks, one behind the other: every event is final and has a price.
+#[must_use]
+pub fn usage_chunks(bytes: usize) -> Bytes {
+    until(bytes, 6, |random, stream| {
+        let (prompt, completion) = (random.below(9999), random.below(999));
+        stream.push_str(&format!(
+            "data: {{\"id\":\"chatcmpl-0000000000005eed\",\"object\":\"chat.completion.chunk\",\"created\":1761900000,\
+             \"model\":\"llama-3.1-8b\",\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\
+             \"total_tokens\":{},\"prompt_tokens_details\":{{\"cached_tokens\":0}}}}}}\n\n",
+            prompt + completion
+        ));
+    })
+}
+
 /// Responses or Messages events: a name and a `data` line, with a keep-alive comment now and then.
 #[must_use]
 pub fn named_events(bytes: usize) -> Bytes {

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use sluicegate_bench_core::{
-    READ, Random, agent_request, chat_chunks, chat_chunks_crlf, embeddings, image_request,
-    large_event, named_events, reads,
+    READ, Random, agent_request, chat_chunks, chat_chunks_crlf, chat_chunks_with_usage, embeddings,
+    image_request, large_event, named_events, reads, usage_chunks,
 };
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::Request;
@@ -36,6 +36,27 @@ fn chat_chunks_are_events_of_150_to_300_bytes_with_json() {
         assert!(events.rest().is_empty());
     }
     assert!(memchr::memchr(b'\r', &chat_chunks(64 << 10)).is_none());
+}
+
+#[test]
+fn usage_is_in_each_chunk_where_it_is_to_be() {
+    for stream in [chat_chunks_with_usage(64 << 10), usage_chunks(64 << 10)] {
+        for event in Events::new(&stream) {
+            let chunk: serde_json::Value = serde_json::from_slice(&event.data().unwrap()).unwrap();
+            let count = |name: &str| chunk["usage"][name].as_u64().unwrap();
+            assert_eq!(
+                count("total_tokens"),
+                count("prompt_tokens") + count("completion_tokens")
+            );
+        }
+    }
+    let usage_only = usage_chunks(64 << 10);
+    assert!(Events::new(&usage_only).all(|event| {
+        event
+            .bytes()
+            .windows(12)
+            .any(|part| part == b"\"choices\":[]")
+    }));
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! A reply's whole journey: forwarded and watched, and with usage read and priced in each event.
+
+#![allow(
+    missing_docs,
+    reason = "criterion's macros make public items without documentation"
+)]
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use sluicegate_bench_core::{
+    READ, chat_chunks, chat_chunks_with_usage, named_events, reads, usage_chunks,
+};
+use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::usage::Usage;
+
+/// Always the same price: what a price costs is not measured here.
+struct Fixed(Bytes);
+
+impl Pricer for Fixed {
+    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+        black_box(usage);
+        Some(self.0.clone())
+    }
+}
+
+fn pass(plan: &ReplyPlan, reads: &[Bytes], out: &mut Vec<Bytes>) -> u64 {
+    let mut pipeline = Pipeline::new(plan.clone());
+    let mut pricer = Fixed(Bytes::from_static(
+        b"\"cost\":0.00123,\"cost_details\":{\"input_cost\":0.001,\"output_cost\":0.00023}",
+    ));
+    for read in reads {
+        out.clear();
+        if pipeline.feed(read.clone(), &mut pricer, out).is_err() {
+            break;
+        }
+        black_box(&*out);
+    }
+    pipeline.facts().events
+}
+
+fn journeys(criterion: &mut Criterion) {
+    const SIZE: usize = 1 << 20;
+    let chat = ReplyPlan::new(Api::Chat, true);
+    let mut renamed = chat.clone();
+    renamed.reply_model = Some("public-name".into());
+    for (name, plan, stream) in [
+        ("chat chunks, watched", &chat, chat_chunks(SIZE)),
+        ("chat chunks, renamed", &renamed, chat_chunks(SIZE)),
+        (
+            "chat chunks with running totals",
+            &chat,
+            chat_chunks_with_usage(SIZE),
+        ),
+        ("usage chunks, each priced", &chat, usage_chunks(SIZE)),
+        (
+            "Responses events, watched",
+            &ReplyPlan::new(Api::Responses, true),
+            named_events(SIZE),
+        ),
+    ] {
+        let reads = reads(&stream, READ);
+        let mut group = criterion.benchmark_group("pipeline");
+        group.throughput(Throughput::Bytes(stream.len() as u64));
+        let mut out = Vec::new();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| pass(plan, black_box(&reads), &mut out))
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, journeys);
+criterion_main!(benches);
