@@ -77,6 +77,41 @@ pub fn splice(
     true
 }
 
+/// The names of members, escapes untouched.
+pub(crate) type Names = Box<[Box<[u8]>]>;
+
+/// Whether `members` are on one line and have exactly these names in this order.
+pub(crate) fn has_names(members: &[u8], expected: &Names, max_depth: usize) -> bool {
+    let mut expected = expected.iter();
+    let same = visit_names(members, max_depth, |name| {
+        expected.next().is_some_and(|expected| **expected == *name)
+    });
+    same == Ok(true)
+        && expected.next().is_none()
+        && memchr::memchr2(b'\n', b'\r', members).is_none()
+}
+
+/// Where [`splice`] inserts `,` and `members`, if that is all it does: `usage` has members, and none that collides.
+pub(crate) fn plain_addition(
+    text: &[u8],
+    usage: Value,
+    members: &Bytes,
+    max_depth: usize,
+) -> Option<usize> {
+    let mut plan = Splice::new();
+    splice(text, usage, members, max_depth, &mut plan);
+    match plan.as_slice() {
+        [(place, comma), _] if **comma == *b"," => Some(place.start),
+        _ => None,
+    }
+}
+
+/// The names of `members`; None where they are not JSON members.
+pub(crate) fn names_of(members: &[u8], max_depth: usize) -> Option<Names> {
+    let names = names(members, max_depth).ok()?;
+    Some(names.into_iter().map(Box::from).collect())
+}
+
 /// Whether the upstream's member `key` has one of our names, behind any number of `upstream_`: that name's bit, and the number.
 fn ours(key: &[u8], names: &[&[u8]]) -> Option<(u64, usize)> {
     let prefix = UPSTREAM_PREFIX.as_bytes();
@@ -102,6 +137,19 @@ fn ours(key: &[u8], names: &[&[u8]]) -> Option<(u64, usize)> {
 /// The names of `members`, escapes untouched.
 fn names(members: &[u8], max_depth: usize) -> Result<Vec<&[u8]>, Fault> {
     let mut names = Vec::with_capacity(8);
+    visit_names(members, max_depth, |name| {
+        names.push(name);
+        true
+    })?;
+    Ok(names)
+}
+
+/// Calls `visit` with each name of `members`, escapes untouched, as long as it says true; what it said last.
+fn visit_names<'a>(
+    members: &'a [u8],
+    max_depth: usize,
+    mut visit: impl FnMut(&'a [u8]) -> bool,
+) -> Result<bool, Fault> {
     let mut at = 0;
     loop {
         let key = scan::value(members, at, max_depth)?;
@@ -109,10 +157,12 @@ fn names(members: &[u8], max_depth: usize) -> Result<Vec<&[u8]>, Fault> {
         if key.kind != Kind::String || members.get(colon) != Some(&b':') {
             return unexpected(colon);
         }
-        names.push(key.content(members));
+        if !visit(key.content(members)) {
+            return Ok(false);
+        }
         at = skip_space(members, scan::value(members, colon + 1, max_depth)?.end);
         match members.get(at) {
-            None => return Ok(names),
+            None => return Ok(true),
             Some(b',') => at += 1,
             Some(_) => return unexpected(at),
         }

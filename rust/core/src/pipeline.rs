@@ -6,6 +6,7 @@ mod failure;
 mod frames;
 mod payload;
 mod reply;
+mod shapes;
 mod stream;
 mod template;
 

@@ -49,6 +49,12 @@ impl Splice {
         self.edits.iter().map(|(range, with)| (range, with))
     }
 
+    /// The replacements so far, in the order in which they were made until they are applied.
+    #[must_use]
+    pub fn as_slice(&self) -> &[(Range<usize>, Bytes)] {
+        &self.edits
+    }
+
     /// Moves every place by `map`, which must keep their order.
     pub fn relocate(&mut self, map: impl Fn(usize) -> usize) {
         for (range, _) in &mut self.edits {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
-use crate::usage::{Report, Within};
+use crate::usage::{Count, Report, Within, counted};
 
 use super::{Api, StreamError};
 
@@ -31,6 +31,8 @@ pub(super) enum HoleKind {
     Padding,
     /// An unsigned integer that numbers the event.
     Sequence,
+    /// An unsigned integer that counts tokens.
+    Count(Count),
 }
 
 /// The payload's `choices`.
@@ -392,6 +394,25 @@ impl Payload {
                 kind,
             });
         }
+    }
+
+    /// Makes holes of the numbers in the usage object, so that another event may have others. False: there are counts that it does not
+    /// hold, or a charge.
+    pub(super) fn open_counts(&mut self, text: &[u8]) -> bool {
+        let report = &self.report;
+        if report.elsewhere || report.cost.is_some() {
+            return false;
+        }
+        if let Some(object) = report.object {
+            let counts = counted(text, object, Within::Usage).into_iter();
+            self.holes.extend(counts.map(|(count, range)| Hole {
+                start: range.start,
+                end: range.end,
+                kind: HoleKind::Count(count),
+            }));
+            self.holes.sort_by_key(|hole| hole.start);
+        }
+        true
     }
 
     /// Whether an output string is there that is not empty.

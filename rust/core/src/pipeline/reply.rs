@@ -1,12 +1,14 @@
 //! What is known of one reply, and what each payload means for it: the same for events and for documents.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::cost;
 use crate::json::scan::{Kind, Value};
 use crate::json::splice::Splice;
 use crate::json::string;
-use crate::usage::Tally;
+use crate::usage::{Count, Tally};
 
 use super::payload::{Choices, Payload, excerpt};
 use super::{Api, Facts, Pricer, ReplyPlan, StreamError};
@@ -50,6 +52,12 @@ pub(super) struct Reply {
     pub(super) payload: Payload,
     /// Of the last event that was read.
     pub(super) bearing: Bearing,
+    /// Its usage is more than a running total or a preview.
+    pub(super) is_final: bool,
+    /// What was added to it.
+    pub(super) members: Option<Bytes>,
+    /// Of `edits`, those that come before the model's.
+    cost_edits: usize,
     /// A token-bearing event came since this was last taken.
     pub(super) progress: bool,
     /// The last `sequence_number`.
@@ -80,6 +88,9 @@ impl Reply {
             edits: Splice::new(),
             payload: Payload::default(),
             bearing: Bearing::default(),
+            is_final: false,
+            members: None,
+            cost_edits: 0,
             progress: false,
             sequence: None,
             created: None,
@@ -133,6 +144,7 @@ impl Reply {
     pub(super) fn read(&mut self, text: &[u8], source: Source, pricer: &mut dyn Pricer) -> Verdict {
         self.edits.clear();
         self.bearing = Bearing::default();
+        self.members = None;
         let (api, max_depth) = (self.plan.api, self.plan.limits.max_depth);
         let read = self.payload.read(text, api, max_depth);
         if read.is_err() {
@@ -152,7 +164,7 @@ impl Reply {
         if let Some(error) = self.payload.error.take() {
             self.note_error(error);
         }
-        let is_final = match api {
+        self.is_final = match api {
             Api::Chat | Api::Completions | Api::Embeddings => self.read_chunk(text, source),
             Api::Responses => self.read_response(text, source),
             Api::Messages => self.read_message(text),
@@ -169,9 +181,10 @@ impl Reply {
         if !reports_error && self.is_usage_only(source) {
             return Verdict::Hide;
         }
-        if is_final && !self.payload.report.counts.is_empty() {
+        if self.is_final && !self.payload.report.counts.is_empty() {
             self.price(text, pricer);
         }
+        self.cost_edits = self.edits.as_slice().len();
         self.show_model(text);
         if self.edits.is_empty() {
             Verdict::Forward
@@ -189,17 +202,39 @@ impl Reply {
             && self.payload.report.object.is_some()
     }
 
-    fn price(&mut self, text: &[u8], pricer: &mut dyn Pricer) {
-        let Some(object) = self.payload.report.object else {
-            return;
-        };
+    /// Takes in one number of a usage object that was recognised.
+    pub(super) fn count(&mut self, count: Count, value: u64) {
+        self.tally.set(count, value);
+        self.tally_changed = true;
+    }
+
+    /// What is to be added to a usage object that says what is known by now.
+    pub(super) fn ask_price(&mut self, pricer: &mut dyn Pricer) -> Option<Bytes> {
         self.settle();
-        if let Some(usage) = &self.facts.usage
-            && let Some(members) = pricer.price(usage)
+        pricer.price(self.facts.usage.as_ref()?)
+    }
+
+    /// Plans the edits that add the cost to the usage object of `text`.
+    pub(super) fn add_cost(&mut self, text: &[u8], object: Value, members: &Bytes) {
+        let max_depth = self.plan.limits.max_depth;
+        cost::splice(text, object, members, max_depth, &mut self.edits);
+    }
+
+    fn price(&mut self, text: &[u8], pricer: &mut dyn Pricer) {
+        if let Some(object) = self.payload.report.object
+            && let Some(members) = self.ask_price(pricer)
         {
-            let max_depth = self.plan.limits.max_depth;
-            cost::splice(text, object, &members, max_depth, &mut self.edits);
+            self.add_cost(text, object, &members);
+            self.members = Some(members);
         }
+    }
+
+    /// The edits of the last payload, those that add a cost aside.
+    pub(super) fn model_edits(&self) -> &[(Range<usize>, Bytes)] {
+        self.edits
+            .as_slice()
+            .get(self.cost_edits..)
+            .unwrap_or_default()
     }
 
     fn show_model(&mut self, text: &[u8]) {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Error;
+use crate::json::scan::Value;
 use crate::limits::Limits;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
@@ -11,13 +12,14 @@ use crate::sse::splitter::{Batch, Splitter};
 use super::frames::Frames;
 use super::payload::excerpt;
 use super::reply::{Reply, Source, Verdict};
-use super::template::Templates;
+use super::shapes::Shapes;
+use super::template::{Example, Match, Template};
 use super::{Pricer, StreamError};
 
 pub(super) struct Stream {
     splitter: Splitter,
     batch: Batch,
-    templates: Templates,
+    shapes: Shapes,
     /// The last event that came was left out.
     left_out: bool,
 }
@@ -27,7 +29,7 @@ impl Stream {
         Stream {
             splitter: Splitter::new(limits),
             batch: Batch::default(),
-            templates: Templates::default(),
+            shapes: Shapes::default(),
             left_out: false,
         }
     }
@@ -78,16 +80,12 @@ impl Stream {
         let mut frames = Frames::new(slice);
         let mut at = 0;
         while let Some(rest) = slice.get(at..).filter(|rest| !rest.is_empty()) {
-            if let Some(found) = self.templates.find(rest) {
-                reply.facts.events += 1;
-                reply.note_output(found.bears_output);
-                if found.sequence.is_some() {
-                    reply.sequence = found.sequence;
-                }
+            if let Some((found, template)) = self.shapes.find(rest) {
+                note(&found, template, reply);
                 let end = at + found.len;
-                if !self.templates.is_unchanged() {
+                if template.counts() || !template.is_unchanged() {
                     let event = slice.get(at..end).unwrap_or_default();
-                    frames.replace(at, end, |out| self.templates.show(event, out));
+                    show(event, at, template, reply, pricer, &mut frames);
                 }
                 self.left_out = false;
                 at = end;
@@ -97,11 +95,15 @@ impl Stream {
                 break;
             };
             let end = at + event.bytes().len();
+            let had_finished = reply.facts.finish_reason.is_some();
             let Read {
                 verdict,
                 plain_from,
             } = read(&event, reply, pricer);
-            if let Some(start) = plain_from {
+            if reply.facts.finish_reason.is_some() != had_finished {
+                // What was a running total is final from here on.
+                self.shapes.forget_counts();
+            } else if let Some(start) = plain_from {
                 self.learn(&event, start, reply);
             }
             match verdict {
@@ -118,25 +120,85 @@ impl Stream {
     }
 
     fn learn(&mut self, event: &RawEvent<'_>, data_start: usize, reply: &mut Reply) {
+        let data = event.bytes().get(data_start..).unwrap_or_default();
+        if !reply.payload.open_counts(data) {
+            return;
+        }
         for hole in &mut reply.payload.holes {
             hole.start += data_start;
             hole.end += data_start;
         }
-        let edits = reply.edits.edits();
-        self.templates.learn(
-            event.bytes(),
-            &reply.payload.holes,
-            edits.map(|(range, with)| (range.clone(), &**with)),
-            reply.bearing,
-        );
+        let object = reply.payload.report.object.filter(|_| reply.is_final);
+        let priced = object.map(|object| {
+            let object = Value {
+                start: object.start + data_start,
+                end: object.end + data_start,
+                ..object
+            };
+            (object, reply.members.take())
+        });
+        self.shapes.learn(&Example {
+            event: event.bytes(),
+            holes: &reply.payload.holes,
+            edits: reply.model_edits(),
+            bearing: reply.bearing,
+            priced,
+            max_depth: reply.plan.limits.max_depth,
+        });
+    }
+}
+
+/// Takes in what an event says that was recognised.
+#[inline]
+fn note(found: &Match, template: &Template, reply: &mut Reply) {
+    reply.facts.events += 1;
+    reply.note_output(found.bears_output);
+    if found.sequence.is_some() {
+        reply.sequence = found.sequence;
+    }
+    if template.counts() {
+        for (count, value) in template.counted() {
+            reply.count(count, value);
+        }
+    }
+}
+
+/// Shows the client `event`, which was recognised and begins at `at` of its slice, if not as it came.
+fn show(
+    event: &[u8],
+    at: usize,
+    template: &Template,
+    reply: &mut Reply,
+    pricer: &mut dyn Pricer,
+    frames: &mut Frames<'_>,
+) {
+    let end = at + event.len();
+    if !template.is_unchanged() {
+        frames.replace(at, end, |out| template.show(event, out));
+    }
+    let Some(object) = template.priced_object() else {
+        return;
+    };
+    let Some(members) = reply.ask_price(pricer) else {
+        return;
+    };
+    if let Some(place) = template.addition(&members, reply.plan.limits.max_depth) {
+        frames.replace(at + place, at + place, |out| {
+            out.push(b',');
+            out.extend_from_slice(&members);
+        });
+    } else {
+        reply.edits.clear();
+        reply.add_cost(event, object, &members);
+        frames.replace(at, end, |out| reply.edits.apply(event, out));
     }
 }
 
 /// What one event was found to be.
 pub(super) struct Read {
     pub(super) verdict: Verdict,
-    /// Where its data begins, if that is one line that says nothing which another event would have to say again: no usage, no end, no
-    /// error. Such an event may be recognised by its shape.
+    /// Where its data begins, if that is one line that says nothing but text and counts: no end, no error. Such an event may be recognised by
+    /// its shape.
     plain_from: Option<usize>,
 }
 
@@ -174,8 +236,7 @@ pub(super) fn read(event: &RawEvent<'_>, reply: &mut Reply, pricer: &mut dyn Pri
         && verdict != Verdict::Hide
         && reply.facts.malformed == malformed
         && reply.facts.terminal == was_terminal
-        && reply.payload.finish.is_none()
-        && reply.payload.report.is_empty();
+        && reply.payload.finish.is_none();
     Read {
         verdict,
         plain_from: is_plain.then_some(start),

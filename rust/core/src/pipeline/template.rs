@@ -1,31 +1,26 @@
 //! Knowing an event without reading it: most events of a stream differ from one before only in their text.
 //!
-//! A template is an event that was read in full, with holes where its text, its padding and its number stood. Bytes that are equal to it
+//! A template is an event that was read in full, with holes where its text, its padding and its numbers stood. Bytes that are equal to it
 //! outside the holes, and hold in each hole a token of the same type, are an event that would be read the same: the same members in
 //! the same places, with other text. So nothing is lost by comparing, and comparing is many times as fast as reading.
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
+use crate::cost::{self, Names};
+use crate::json::scan::{Kind, Value};
 use crate::json::string;
+use crate::usage::Count;
 
 use super::payload::{Hole, HoleKind};
 use super::reply::Bearing;
 
-/// Shapes remembered at once. Streams alternate between few: text and reasoning, or the choices of `n` > 1.
-const MAX_TEMPLATES: usize = 4;
-
 /// Larger events are not remembered: they are few, and what is remembered lives as long as the stream.
-const MAX_TEMPLATE_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 
-/// Holes of one template. Real events have three at most: text, padding, number.
-const MAX_HOLES: usize = 6;
-
-/// Templates in a row that were learned and never used, after which learning pauses: each event of such a stream has something in
-/// it that no other has.
-const MAX_UNUSED: u32 = 8;
-
-/// Events that such a pause lasts.
-const PAUSE: u32 = 64;
+/// Holes of one template. Text, padding and number are three; a usage object may have ten counts.
+const MAX_HOLES: usize = 16;
 
 /// An event that matched.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,57 +33,137 @@ pub(super) struct Match {
     pub(super) sequence: Option<u64>,
 }
 
+/// An event that was read in full and found to say nothing but text and counts.
+pub(super) struct Example<'a> {
+    pub(super) event: &'a [u8],
+    /// In the event, in their order.
+    pub(super) holes: &'a [Hole],
+    /// What the client sees in the place of some ranges of the event, a cost aside.
+    pub(super) edits: &'a [(Range<usize>, Bytes)],
+    pub(super) bearing: Bearing,
+    /// The usage object, where it is to be priced, and what was added to it.
+    pub(super) priced: Option<(Value, Option<Bytes>)>,
+    pub(super) max_depth: usize,
+}
+
+struct Opening {
+    /// Where in the fixed text it is.
+    at: usize,
+    kind: HoleKind,
+    /// Where the hole of the event lies that matched last.
+    place: Range<usize>,
+    /// The number in it.
+    number: u64,
+}
+
 /// What a client sees of an event that is edited, without its holes.
 struct Shown {
     /// What stands in front of the holes, and behind the last one, back to back.
     text: Box<[u8]>,
-    /// For each hole: the end of what stands in front of it.
-    ends: Box<[usize]>,
+    /// For each hole: where in `text` it is.
+    openings: Box<[usize]>,
 }
 
-struct Template {
+/// A place in the fixed text, and the number of holes in front of it.
+#[derive(Clone, Copy)]
+struct Anchor {
+    at: usize,
+    holes: usize,
+}
+
+struct Priced {
+    start: Anchor,
+    end: Anchor,
+    /// Where the cost is added, if it has these names: none of them is the upstream's too.
+    addition: Option<(Anchor, Names)>,
+}
+
+pub(super) struct Template {
     /// What stands in front of the holes, and behind the last one, back to back.
     fixed: Box<[u8]>,
-    /// For each hole: the end of what stands in front of it in `fixed`.
-    holes: Box<[(usize, HoleKind)]>,
+    openings: Box<[Opening]>,
     /// What the client sees in the place of `fixed`, where that is something else.
     shown: Option<Shown>,
+    priced: Option<Priced>,
     bearing: Bearing,
-    used: bool,
-    /// Where the holes of the event lie that matched last.
-    places: [(usize, usize); MAX_HOLES],
+    counts: bool,
 }
 
 impl Template {
+    /// The shape of `example`. None where it has none that is worth to be remembered.
+    pub(super) fn cut(example: &Example<'_>) -> Option<Self> {
+        let Example { event, holes, .. } = *example;
+        // A line end that a CR alone makes may turn out to be half of one.
+        let is_closed = event.last() == Some(&b'\n');
+        let is_edited = !example.edits.is_empty();
+        if !is_closed
+            || event.len() > MAX_BYTES
+            || holes.len() > MAX_HOLES
+            || is_edited && example.priced.is_some()
+        {
+            return None;
+        }
+        let mut fixed = Vec::with_capacity(event.len());
+        let mut openings = Vec::with_capacity(holes.len());
+        let mut at = 0;
+        for hole in holes {
+            fixed.extend_from_slice(event.get(at..hole.start)?);
+            openings.push(Opening {
+                at: fixed.len(),
+                kind: hole.kind,
+                place: 0..0,
+                number: 0,
+            });
+            at = hole.end;
+        }
+        fixed.extend_from_slice(event.get(at..)?);
+        let shown = if is_edited {
+            Some(Shown::cut(event, holes, example.edits)?)
+        } else {
+            None
+        };
+        Some(Template {
+            fixed: fixed.into(),
+            openings: openings.into(),
+            shown,
+            priced: Priced::cut(example),
+            bearing: example.bearing,
+            counts: holes
+                .iter()
+                .any(|hole| matches!(hole.kind, HoleKind::Count(_))),
+        })
+    }
+
+    /// Whether `bytes` begin with an event of this shape.
     #[inline]
-    fn matches(&mut self, bytes: &[u8]) -> Option<Match> {
+    pub(super) fn matches(&mut self, bytes: &[u8]) -> Option<Match> {
         let mut found = Match {
             bears_output: self.bearing.always,
             ..Match::default()
         };
         let mut at = 0;
         let mut from = 0;
-        for (&(to, kind), place) in self.holes.iter().zip(&mut self.places) {
-            let fixed = self.fixed.get(from..to)?;
+        for opening in &mut self.openings {
+            let fixed = self.fixed.get(from..opening.at)?;
             if bytes.get(at..at + fixed.len())? != fixed {
                 return None;
             }
-            at += fixed.len();
-            from = to;
-            let start = at;
-            match kind {
-                HoleKind::Output | HoleKind::Padding => {
-                    at = string::content_end(bytes, at).ok()?;
-                    found.bears_output |=
-                        self.bearing.with_text && kind == HoleKind::Output && at > start;
+            from = opening.at;
+            let start = at + fixed.len();
+            match opening.kind {
+                HoleKind::Output => {
+                    at = string::content_end(bytes, start).ok()?;
+                    found.bears_output |= self.bearing.with_text && at > start;
                 }
+                HoleKind::Padding => at = string::content_end(bytes, start).ok()?,
                 HoleKind::Sequence => {
-                    let (number, end) = unsigned(bytes, at)?;
+                    let (number, end) = unsigned(bytes, start)?;
                     found.sequence = Some(number);
                     at = end;
                 }
+                HoleKind::Count(_) => (opening.number, at) = unsigned(bytes, start)?,
             }
-            *place = (start, at);
+            opening.place = start..at;
         }
         let fixed = self.fixed.get(from..)?;
         if bytes.get(at..at + fixed.len())? != fixed {
@@ -98,19 +173,129 @@ impl Template {
         Some(found)
     }
 
-    /// Appends what the client sees of `event`, the one that matched last.
-    fn show(&self, event: &[u8], out: &mut Vec<u8>) {
-        let Some(Shown { text, ends }) = &self.shown else {
+    /// Whether it holds counts.
+    #[inline]
+    pub(super) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// The counts of the event that matched last.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (Count, u64)> {
+        self.openings
+            .iter()
+            .filter_map(|opening| match opening.kind {
+                HoleKind::Count(count) => Some((count, opening.number)),
+                _ => None,
+            })
+    }
+
+    /// Whether an event of this shape goes on as it came, a cost aside.
+    #[inline]
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.shown.is_none()
+    }
+
+    /// Appends what the client sees of `event`, the one that matched last, a cost aside.
+    pub(super) fn show(&self, event: &[u8], out: &mut Vec<u8>) {
+        let Some(Shown { text, openings }) = &self.shown else {
             out.extend_from_slice(event);
             return;
         };
         let mut from = 0;
-        for (&to, &(start, end)) in ends.iter().zip(&self.places) {
+        for (&to, opening) in openings.iter().zip(&self.openings) {
             out.extend_from_slice(text.get(from..to).unwrap_or_default());
-            out.extend_from_slice(event.get(start..end).unwrap_or_default());
+            out.extend_from_slice(event.get(opening.place.clone()).unwrap_or_default());
             from = to;
         }
         out.extend_from_slice(text.get(from..).unwrap_or_default());
+    }
+
+    /// The usage object to be priced, in the event that matched last.
+    pub(super) fn priced_object(&self) -> Option<Value> {
+        let priced = self.priced.as_ref()?;
+        Some(Value {
+            kind: Kind::Object,
+            start: self.locate(priced.start),
+            end: self.locate(priced.end),
+        })
+    }
+
+    /// Where in the event that matched last `,` and `members` are to be inserted, if nothing else has to be done for them.
+    pub(super) fn addition(&self, members: &[u8], max_depth: usize) -> Option<usize> {
+        let (anchor, names) = self.priced.as_ref()?.addition.as_ref()?;
+        cost::has_names(members, names, max_depth).then(|| self.locate(*anchor))
+    }
+
+    fn locate(&self, anchor: Anchor) -> usize {
+        let before = anchor
+            .holes
+            .checked_sub(1)
+            .and_then(|i| self.openings.get(i));
+        match before {
+            Some(opening) => opening.place.end + anchor.at - opening.at,
+            None => anchor.at,
+        }
+    }
+}
+
+impl Anchor {
+    /// The place `at` of an event.
+    fn new(at: usize, holes: &[Hole]) -> Self {
+        let before = holes.iter().take_while(|hole| hole.end <= at);
+        let (holes, left_out) = before.fold((0, 0), |(holes, left_out), hole| {
+            (holes + 1, left_out + hole.end - hole.start)
+        });
+        Anchor {
+            at: at - left_out,
+            holes,
+        }
+    }
+}
+
+impl Priced {
+    fn cut(example: &Example<'_>) -> Option<Self> {
+        let (object, members) = example.priced.as_ref()?;
+        let anchor = |at| Anchor::new(at, example.holes);
+        let addition = members.as_ref().and_then(|members| {
+            let at = cost::plain_addition(example.event, *object, members, example.max_depth)?;
+            let names = cost::names_of(members, example.max_depth)?;
+            Some((anchor(at), names))
+        });
+        Some(Priced {
+            start: anchor(object.start),
+            end: anchor(object.end),
+            addition,
+        })
+    }
+}
+
+impl Shown {
+    /// None where an edit reaches into a hole.
+    fn cut(event: &[u8], holes: &[Hole], edits: &[(Range<usize>, Bytes)]) -> Option<Self> {
+        let mut text = Vec::with_capacity(event.len());
+        let mut openings = Vec::with_capacity(holes.len());
+        let mut edits = edits.iter().peekable();
+        let mut at = 0;
+        let behind = Hole {
+            start: event.len(),
+            end: event.len(),
+            kind: HoleKind::Padding,
+        };
+        for hole in holes.iter().chain([&behind]) {
+            while let Some((range, with)) = edits.next_if(|(range, _)| range.end <= hole.start) {
+                text.extend_from_slice(event.get(at..range.start)?);
+                text.extend_from_slice(with);
+                at = range.end;
+            }
+            text.extend_from_slice(event.get(at..hole.start)?);
+            openings.push(text.len());
+            at = hole.end;
+        }
+        openings.pop();
+        edits.next().is_none().then(|| Shown {
+            text: text.into(),
+            openings: openings.into(),
+        })
     }
 }
 
@@ -126,168 +311,4 @@ fn unsigned(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
     }
     let leading_zero = at > start + 1 && bytes.get(start) == Some(&b'0');
     (at > start && !leading_zero).then_some((number, at))
-}
-
-/// The shapes of one stream's events.
-#[derive(Default)]
-pub(super) struct Templates {
-    known: Vec<Template>,
-    /// The one that matched last, tried first.
-    last: usize,
-    /// Where a place for the next one is looked for.
-    hand: usize,
-    unused: u32,
-    pause: u32,
-}
-
-impl Templates {
-    /// The event that `bytes` begin with, if it has a known shape.
-    #[inline]
-    pub(super) fn find(&mut self, bytes: &[u8]) -> Option<Match> {
-        let last = self.known.get_mut(self.last)?;
-        let found = last.matches(bytes);
-        if found.is_some() {
-            last.used = true;
-            return found;
-        }
-        self.find_other(bytes)
-    }
-
-    fn find_other(&mut self, bytes: &[u8]) -> Option<Match> {
-        for (i, template) in self.known.iter_mut().enumerate() {
-            if i == self.last {
-                continue;
-            }
-            let found = template.matches(bytes);
-            if found.is_some() {
-                template.used = true;
-                self.last = i;
-                self.unused = 0;
-                return found;
-            }
-        }
-        None
-    }
-
-    /// Whether the event that was found last goes on as it came.
-    #[inline]
-    pub(super) fn is_unchanged(&self) -> bool {
-        self.known
-            .get(self.last)
-            .is_none_or(|template| template.shown.is_none())
-    }
-
-    /// Appends what the client sees of `event`, the one that was found last.
-    pub(super) fn show(&self, event: &[u8], out: &mut Vec<u8>) {
-        if let Some(template) = self.known.get(self.last) {
-            template.show(event, out);
-        }
-    }
-
-    /// Remembers the shape of `event`, which was read in full and found to say nothing but text. `holes` are in it, in their order; so are
-    /// the `edits`, each a range and what the client sees in its place.
-    pub(super) fn learn<'a>(
-        &mut self,
-        event: &[u8],
-        holes: &[Hole],
-        edits: impl Iterator<Item = (Range<usize>, &'a [u8])>,
-        bearing: Bearing,
-    ) {
-        if self.pause > 0 {
-            self.pause -= 1;
-            return;
-        }
-        // A line end that a CR alone makes may turn out to be half of one.
-        let is_closed = event.last() == Some(&b'\n');
-        if !is_closed || event.len() > MAX_TEMPLATE_BYTES || holes.len() > MAX_HOLES {
-            return;
-        }
-        let Some(template) = cut(event, holes, edits, bearing) else {
-            return;
-        };
-        if self.known.len() < MAX_TEMPLATES {
-            self.last = self.known.len();
-            self.known.push(template);
-            return;
-        }
-        // The clock algorithm: what was used since the hand last passed is passed over once more.
-        while let Some(old) = self.known.get_mut(self.hand) {
-            let place = self.hand;
-            self.hand = (self.hand + 1) % MAX_TEMPLATES;
-            if old.used {
-                old.used = false;
-                self.unused = 0;
-                continue;
-            }
-            *old = template;
-            self.last = place;
-            break;
-        }
-        self.unused += 1;
-        if self.unused >= MAX_UNUSED {
-            self.unused = 0;
-            self.pause = PAUSE;
-        }
-    }
-}
-
-fn cut<'a>(
-    event: &[u8],
-    holes: &[Hole],
-    edits: impl Iterator<Item = (Range<usize>, &'a [u8])>,
-    bearing: Bearing,
-) -> Option<Template> {
-    let mut fixed = Vec::with_capacity(event.len());
-    let mut ends = Vec::with_capacity(holes.len());
-    let mut at = 0;
-    for hole in holes {
-        fixed.extend_from_slice(event.get(at..hole.start)?);
-        ends.push((fixed.len(), hole.kind));
-        at = hole.end;
-    }
-    fixed.extend_from_slice(event.get(at..)?);
-
-    let mut edits: Vec<_> = edits.collect();
-    edits.sort_by_key(|(range, _)| range.start);
-    let shown = if edits.is_empty() {
-        None
-    } else {
-        Some(cut_shown(event, holes, &edits)?)
-    };
-    Some(Template {
-        fixed: fixed.into(),
-        holes: ends.into(),
-        shown,
-        bearing,
-        used: false,
-        places: [(0, 0); MAX_HOLES],
-    })
-}
-
-/// What is shown between the holes. None where an edit reaches into one.
-fn cut_shown(event: &[u8], holes: &[Hole], edits: &[(Range<usize>, &[u8])]) -> Option<Shown> {
-    let mut shown = Vec::with_capacity(event.len());
-    let mut ends = Vec::with_capacity(holes.len());
-    let mut edits = edits.iter().peekable();
-    let mut at = 0;
-    let behind = Hole {
-        start: event.len(),
-        end: event.len(),
-        kind: HoleKind::Padding,
-    };
-    for hole in holes.iter().chain([&behind]) {
-        while let Some((range, with)) = edits.next_if(|(range, _)| range.end <= hole.start) {
-            shown.extend_from_slice(event.get(at..range.start)?);
-            shown.extend_from_slice(with);
-            at = range.end;
-        }
-        shown.extend_from_slice(event.get(at..hole.start)?);
-        ends.push(shown.len());
-        at = hole.end;
-    }
-    ends.pop();
-    edits.next().is_none().then(|| Shown {
-        text: shown.into(),
-        ends: ends.into(),
-    })
 }

@@ -19,7 +19,8 @@ mod xai;
 
 use std::str::FromStr;
 
-pub(crate) use report::{Report, Within};
+pub(crate) use counts::Count;
+pub(crate) use report::{Report, Within, counted};
 pub(crate) use tally::Tally;
 
 /// Token counts of one reply. Input includes what was read from and written to the cache, output includes reasoning.

@@ -1,6 +1,6 @@
 //! One reply's usage, gathered over its events.
 
-use super::counts::Counts;
+use super::counts::{Count, Counts};
 use super::report::Report;
 use super::settle::settle;
 use super::{Dialect, Usage};
@@ -45,6 +45,11 @@ impl Tally {
         {
             self.cost = Some((number.into(), field));
         }
+    }
+
+    /// Takes in a newer value of one count.
+    pub(crate) fn set(&mut self, count: Count, value: u64) {
+        self.counts.set(count, value);
     }
 
     /// The normal form of what was reported so far; None where nothing was.

@@ -19,6 +19,7 @@ mod errors;
 mod frames;
 mod properties;
 mod reading;
+mod recognition;
 
 /// Every usage costs 1.
 struct Flat;
