@@ -123,14 +123,18 @@ class Bench:
                 command, log=log, cwd=directory, environment=proxy.environment, nice=self._tool.nice
             ) as process:
                 path = scenario.planned(self._quick)["path"]
-                wait_until_ready(process, Ready(setup.port, path, proxy.headers), proxy.start_seconds)
+                wait_until_ready(process, Ready(setup.port, path, proxy.key), proxy.start_seconds)
                 address = f"127.0.0.1:{setup.port}"
                 return self._under_load(proxy, process, address, scenario, number)
 
     def _under_load(
         self, proxy: Proxy, process: Process | None, address: str, scenario: Scenario, number: int
     ) -> Measurement:
-        plan = scenario.planned(self._quick) | {"address": address, "expect_cost": proxy.cost}
+        plan = scenario.planned(self._quick) | {
+            "address": address,
+            "expect_cost": proxy.cost,
+            "key": proxy.key,
+        }
         self._warm_up(plan)
         idle_memory = process.pss_bytes() if process and scenario.memory else 0
         samples = _Samples(process, scenario)

@@ -8,6 +8,7 @@ from benches.load.report import BASELINE, Results, cpu
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FormatStrFormatter, NullFormatter
 
 _COLUMNS = 3
 _OURS, _OTHERS, _BASE = "#1f77b4", "#b0b0b0", "#555555"
@@ -34,6 +35,8 @@ def draw(results: Results, file: Path) -> None:
         axis.bar_label(bars, [f"{ratio:.3g}" for ratio in ratios], padding=3, fontsize=8)
         axis.axvline(1.0, color=_BASE, linewidth=0.8, linestyle=":")
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlim(min(0.5, *ratios), max(2.0, *ratios) * 2.2)
         axis.set_title(scenario.title, fontsize=9)
         axis.tick_params(labelsize=8)

@@ -126,9 +126,9 @@ class Ready:
 
     _BODY = b'{"model":"bench","messages":[{"role":"user","content":"ready"}],"max_tokens":3}'
 
-    def __init__(self, port: int, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, port: int, path: str, key: str | None) -> None:
         self._port = port
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"authorization: Bearer {key}\r\n" if key else ""
         self._request = (
             f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
             f"connection: close\r\n{head}content-length: {len(self._BODY)}\r\n\r\n"

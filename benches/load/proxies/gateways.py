@@ -30,7 +30,10 @@ model_list:
       api_key: none
       input_cost_per_token: 0.0000025
       output_cost_per_token: 0.00001
+general_settings:
+  master_key: {key}
 """
+_LITELLM_KEY = "sk-bench"
 
 
 def _find_sluicegate() -> str | None:
@@ -45,7 +48,7 @@ def _sluicegate(found: str, setup: Setup) -> Sequence[str]:
 
 
 def _litellm(found: str, setup: Setup) -> Sequence[str]:
-    file = setup.write("litellm.yaml", _LITELLM.format(upstream=setup.upstream))
+    file = setup.write("litellm.yaml", _LITELLM.format(upstream=setup.upstream, key=_LITELLM_KEY))
     address = ["--host", "127.0.0.1", "--port", str(setup.port)]
     return [found, "--config", file, *address, "--num_workers", str(setup.workers)]
 
@@ -83,6 +86,7 @@ LITELLM = Proxy(
     command=_litellm,
     version=asked("--version"),
     requirement="litellm[proxy]>=1.106,<1.107",
+    key=_LITELLM_KEY,
     environment={"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
     too_slow_for=frozenset({"paced-1000", "held-2000", "held-50"}),
     start_seconds=120.0,

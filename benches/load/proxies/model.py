@@ -46,7 +46,8 @@ class Proxy:
     requirement: str | None = None
     """What pip installs into its environment under PEERS."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    """Sent as a bearer token: it refuses to run without one."""
     cost: bool = False
     """It adds the cost to the usage, and the load generator demands it."""
     too_slow_for: frozenset[str] = frozenset()
