@@ -50,7 +50,7 @@ class Reply(Protocol):
         cuts the connection.
         """
     def finished(self) -> None:
-        """The server has the whole reply: the ASGI call may end. Called on the relay's thread, or by `resume`."""
+        """The server has the whole reply: the ASGI call may end. On the relay's thread, or in `resume`."""
     def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
         """The attempt failed before anything reached the client: the next route, or the error reply."""
 
@@ -289,7 +289,8 @@ class SSESplitter:
     """Splits an event stream into raw events, whatever its line endings and however it is cut into reads.
 
     The concatenation of what `feed` returns, and of `finish`, is the stream, but for a byte-order mark and
-    a terminator that the stream left out.
+    a terminator that the stream left out. An event whose last byte so far is a CR comes with the next read,
+    since that may begin with the LF of a CRLF.
 
     >>> splitter = SSESplitter()
     >>> splitter.feed(b"data: a\\n\\ndata:")
@@ -302,9 +303,16 @@ class SSESplitter:
 
     def __new__(cls, *, max_event_bytes: int | None = None) -> SSESplitter: ...
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that `data` completes. Raises `EventTooLarge`."""
+        """The events that `data` completes.
+
+        Raises `EventTooLarge`, with the offset of the first byte too many, once the events before it have
+        been returned; each further call raises it again.
+        """
     def finish(self) -> bytes:
-        """The event that the stream ended in, with its terminator; empty where it ended between events."""
+        """The event that the stream ended in, with its terminator; empty where it ended between events.
+
+        Raises what `feed` would have raised next.
+        """
 
 @final
 class ServerSentEvent:
@@ -314,7 +322,8 @@ class ServerSentEvent:
     def event(self) -> str:
         """`message` where the stream names none."""
     @property
-    def data(self) -> str: ...
+    def data(self) -> str:
+        """Bytes that are not UTF-8 are replaced by U+FFFD."""
     @property
     def id(self) -> str:
         """The last id that the stream set."""
@@ -332,9 +341,16 @@ class SSEDecoder:
 
     def __new__(cls, *, max_event_bytes: int | None = None) -> SSEDecoder: ...
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """The events that `data` completes. Raises `EventTooLarge`."""
+        """The events that `data` completes, each as soon as its last byte is there.
+
+        Raises `EventTooLarge`, with the offset of the first byte too many, once the events before it have
+        been returned; each further call raises it again.
+        """
     def finish(self) -> ServerSentEvent | None:
-        """The event that the stream ended in, without its blank line."""
+        """The event that the stream ended in, without its blank line.
+
+        Raises what `feed` would have raised next.
+        """
 
 @final
 class UsageMeter:
@@ -351,7 +367,9 @@ class UsageMeter:
 
     def __new__(cls, dialect: str | None = None, *, max_event_bytes: int | None = None) -> UsageMeter: ...
     def feed(self, data: bytes) -> None:
-        """Raises `EventTooLarge` or `DocumentTooLarge`."""
+        """Raises `EventTooLarge` or `DocumentTooLarge`; each further call raises it again, and `usage` stays
+        what it was.
+        """
     def finish(self) -> None:
         """The reply has ended: a last event without its blank line counts."""
     @property
@@ -363,7 +381,11 @@ class Pipeline:
     """A reply's whole way through the core, as the gateway takes it: bytes in, the client's bytes out.
 
     `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called as
-    `Reply.price` is.
+    `Reply.price` is, or is the members themselves, the same for any usage. It must not use the pipeline.
+
+    >>> pipeline = Pipeline(price=lambda usage: b'"cost":%d' % usage.total_tokens)
+    >>> pipeline.feed(b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}}\\n\\n')
+    b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1,"cost":3}}\\n\\n'
     """
 
     def __new__(
@@ -374,23 +396,44 @@ class Pipeline:
         hide_usage_chunk: bool = False,
         include_usage: bool = True,
         dialect: str | None = None,
-        price: Callable[[Usage], bytes | None] | None = None,
+        price: Callable[[Usage], bytes | None] | bytes | None = None,
     ) -> Pipeline: ...
-    def feed(self, data: bytes) -> bytes: ...
+    def feed(self, data: bytes) -> bytes:
+        """What the client gets now; `data` itself where nothing changes.
+
+        Raises a `ParseError` once what came before it has been returned; each further call raises it again.
+        What `price` raises is raised here: that usage object and the read's others then stay as they were,
+        and the next call returns what this one would have.
+        """
     def finish(self) -> bytes: ...
     @property
     def usage(self) -> Usage | None: ...
     @property
-    def truncated(self) -> bool: ...
+    def truncated(self) -> bool:
+        """Whether the reply ended without its protocol's end; known after `finish`."""
 
 def fold_chat(stream: bytes) -> bytes:
     """The chunks of a streamed chat completion, an event stream, folded into one `chat.completion`, JSON.
 
     Text, reasoning, refusals, tool calls, log probabilities of all choices, unknown fields. Raises
     `ParseError`.
+
+    >>> fold_chat(
+    ...     b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}\\n\\n'
+    ...     b'data: {"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}\\n\\n'
+    ...     b"data: [DONE]\\n\\n"
+    ... )
+    b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}'
     """
 
 def unfold_chat(completion: bytes, *, include_usage: bool) -> bytes:
     """A `chat.completion` as an event stream that ends with `[DONE]`; `fold_chat` is its inverse. Raises
     `ParseError`.
+
+    >>> message = {"role": "assistant", "content": "Hello"}
+    >>> completion = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    >>> import json
+    >>> stream = unfold_chat(json.dumps(completion).encode(), include_usage=False)
+    >>> stream.endswith(b"data: [DONE]\\n\\n"), json.loads(fold_chat(stream))["choices"] == completion["choices"]
+    (True, True)
     """
