@@ -434,6 +434,8 @@ def unfold_chat(completion: bytes, *, include_usage: bool) -> bytes:
     >>> completion = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     >>> import json
     >>> stream = unfold_chat(json.dumps(completion).encode(), include_usage=False)
-    >>> stream.endswith(b"data: [DONE]\\n\\n"), json.loads(fold_chat(stream))["choices"] == completion["choices"]
-    (True, True)
+    >>> stream.endswith(b"data: [DONE]\\n\\n")
+    True
+    >>> json.loads(fold_chat(stream))["choices"] == completion["choices"]
+    True
     """

@@ -1,0 +1,226 @@
+//! `Pipeline`: a reply's whole way through the core.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use bytes::Bytes;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use sluicegate_core::error::Error;
+use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::usage::Usage;
+
+use super::{Failure, Shared, joined};
+use crate::errors;
+use crate::upstream::dialect_named;
+use crate::usage::PyUsage;
+
+/// Where the members come from that are added to a usage object.
+enum Price {
+    Nothing,
+    /// The same for any usage.
+    Members(Bytes),
+    Callable(Py<PyAny>),
+}
+
+/// The thread that is asking the callable now, which must not come back for the machine it holds.
+#[derive(Default)]
+struct Asker(Mutex<Option<ThreadId>>);
+
+impl Asker {
+    fn set(&self, thread: Option<ThreadId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+    }
+
+    fn is_this_thread(&self) -> bool {
+        let asker = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asker.is_some_and(|asker| asker == thread::current().id())
+    }
+}
+
+struct Asking<'a> {
+    price: &'a Price,
+    asker: &'a Asker,
+    /// The first exception. Nothing more is asked after it.
+    raised: Option<PyErr>,
+}
+
+impl Asking<'_> {
+    fn ask(&self, callable: &Py<PyAny>, usage: &Usage) -> PyResult<Option<Bytes>> {
+        Python::attach(|py| {
+            let usage = PyUsage {
+                inner: usage.clone(),
+            };
+            self.asker.set(Some(thread::current().id()));
+            let members = callable.bind(py).call1((usage,));
+            self.asker.set(None);
+            let members: Option<PyBackedBytes> = members?.extract()?;
+            Ok(members.map(Bytes::from_owner))
+        })
+    }
+}
+
+impl Pricer for Asking<'_> {
+    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+        match self.price {
+            Price::Nothing => None,
+            Price::Members(members) => Some(members.clone()),
+            Price::Callable(_) if self.raised.is_some() => None,
+            Price::Callable(callable) => self.ask(callable, usage).unwrap_or_else(|error| {
+                self.raised = Some(error);
+                None
+            }),
+        }
+    }
+}
+
+struct Machine {
+    pipeline: Pipeline,
+    /// What `price` kept from being handed out by raising.
+    kept: Vec<Bytes>,
+    failure: Failure,
+}
+
+enum Stopped {
+    Failed(Error),
+    Raised(PyErr),
+}
+
+/// A reply's whole way through the core, as the gateway takes it.
+#[pyclass(name = "Pipeline", module = "sluicegate._core", frozen)]
+pub(crate) struct PyPipeline {
+    machine: Shared<Machine>,
+    price: Price,
+    asker: Asker,
+}
+
+impl PyPipeline {
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        work: impl FnOnce(&mut Machine) -> R + Send,
+    ) -> PyResult<R> {
+        if self.asker.is_this_thread() {
+            return Err(PyRuntimeError::new_err(
+                "a pipeline cannot be used by its own price",
+            ));
+        }
+        Ok(self.machine.with(py, size, work))
+    }
+
+    fn frames(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        call: impl FnOnce(&mut Pipeline, &mut Asking<'_>, &mut Vec<Bytes>) -> Result<(), Error> + Send,
+    ) -> PyResult<Vec<Bytes>> {
+        // A callable would have to wait for the GIL each time it is asked, were it let go.
+        let size = match self.price {
+            Price::Callable(_) => 0,
+            _ => size,
+        };
+        let done = self.with(py, size, |machine| {
+            machine.failure.check().map_err(Stopped::Failed)?;
+            let mut asking = Asking {
+                price: &self.price,
+                asker: &self.asker,
+                raised: None,
+            };
+            let mut frames = std::mem::take(&mut machine.kept);
+            let result = call(&mut machine.pipeline, &mut asking, &mut frames);
+            let noted = machine.failure.note(result, !frames.is_empty());
+            if let Some(error) = asking.raised {
+                machine.kept = frames;
+                return Err(Stopped::Raised(error));
+            }
+            noted.map_err(Stopped::Failed)?;
+            Ok(frames)
+        })?;
+        done.map_err(|stopped| match stopped {
+            Stopped::Failed(error) => errors::parse_error(py, &error),
+            Stopped::Raised(error) => error,
+        })
+    }
+}
+
+#[pymethods]
+impl PyPipeline {
+    #[new]
+    #[pyo3(signature = (api="chat", *, streams=true, hide_usage_chunk=false, include_usage=true, dialect=None, price=None))]
+    fn new(
+        api: &str,
+        streams: bool,
+        hide_usage_chunk: bool,
+        include_usage: bool,
+        dialect: Option<&str>,
+        price: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let api = match api {
+            "chat" => Api::Chat,
+            "completions" => Api::Completions,
+            "embeddings" => Api::Embeddings,
+            "responses" => Api::Responses,
+            "messages" => Api::Messages,
+            _ => return Err(PyValueError::new_err(format!("unknown API '{api}'"))),
+        };
+        let plan = ReplyPlan {
+            hide_usage_chunk,
+            include_usage,
+            dialect: dialect_named(dialect)?,
+            ..ReplyPlan::new(api, streams)
+        };
+        let price = match price {
+            None => Price::Nothing,
+            Some(price) => match price.extract::<PyBackedBytes>() {
+                Ok(members) => Price::Members(Bytes::from_owner(members)),
+                Err(_) => Price::Callable(price.unbind()),
+            },
+        };
+        Ok(Self {
+            machine: Shared::new(Machine {
+                pipeline: Pipeline::new(plan),
+                kept: Vec::new(),
+                failure: Failure::default(),
+            }),
+            price,
+            asker: Asker::default(),
+        })
+    }
+
+    fn feed<'py>(
+        &self,
+        py: Python<'py>,
+        data: Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let input = Bytes::from_owner(PyBackedBytes::from(data.clone()));
+        let frames = self.frames(py, input.len(), |pipeline, asking, frames| {
+            pipeline.feed(input, asking, frames)
+        })?;
+        match frames.as_slice() {
+            // Nothing changed: it is the very object.
+            [frame] if std::ptr::eq(&**frame, data.as_bytes()) => Ok(data),
+            frames => joined(py, frames),
+        }
+    }
+
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let frames = self.frames(py, 0, |pipeline, asking, frames| {
+            pipeline.finish(asking, frames)
+        })?;
+        joined(py, &frames)
+    }
+
+    #[getter]
+    fn usage(&self, py: Python<'_>) -> PyResult<Option<PyUsage>> {
+        let usage = self.with(py, 0, |machine| machine.pipeline.facts().usage.clone())?;
+        Ok(usage.map(|inner| PyUsage { inner }))
+    }
+
+    #[getter]
+    fn truncated(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, 0, |machine| machine.pipeline.facts().truncated)
+    }
+}
