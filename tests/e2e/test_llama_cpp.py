@@ -31,6 +31,8 @@ from harness.tiny_model import (
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 MODEL = "river"
+SHOWN = "quay/harbour-café"
+"""The same model; its replies show this name in place of the server's."""
 INPUT, CACHED_INPUT, OUTPUT = Decimal(3), Decimal("0.3"), Decimal(15)
 """USD per million tokens."""
 
@@ -81,8 +83,11 @@ def llama_cpp(model_file: Path) -> Iterator[LlamaCppProcess]:
 def config(upstream: LlamaCppProcess) -> dict[str, Any]:
     return {
         "upstreams": {"llama": {"base_url": upstream.base_url}},
-        "models": {MODEL: f"llama/{NAME}"},
-        "prices": {MODEL: {"input": str(INPUT), "cached_input": str(CACHED_INPUT), "output": str(OUTPUT)}},
+        "models": {
+            MODEL: f"llama/{NAME}",
+            SHOWN: {"routes": [f"llama/{NAME}"], "reply_model": "public"},
+        },
+        "prices": {NAME: {"input": str(INPUT), "cached_input": str(CACHED_INPUT), "output": str(OUTPUT)}},
         "cost": {"genai_prices": False},
     }
 
@@ -243,6 +248,19 @@ async def test_a_stream_is_the_servers_own_with_its_cost(pair: Pair, path: str, 
     assert line["events"] == len(theirs) + 1
 
 
+@pytest.mark.parametrize("stream", [{}, STREAM], ids=["document", "stream"])
+async def test_only_the_name_differs_where_the_public_one_is_shown(
+    pair: Pair, stream: dict[str, Any]
+) -> None:
+    direct, proxied = await pair.both("/chat/completions", CHAT | stream | {"model": SHOWN})
+    theirs, ours = (
+        [without_chance(payload) for payload in (events(reply) if stream else [reply.json()])]
+        for reply in (direct, proxied)
+    )
+    assert {payload["model"] for payload in theirs} == {NAME}
+    assert [without_cost(payload) for payload in ours] == [payload | {"model": SHOWN} for payload in theirs]
+
+
 async def test_the_bytes_of_a_stream_stay_as_they_are(pair: Pair) -> None:
     """Where nothing is asked for, nothing is added: only the usage chunk is taken out."""
     direct, proxied = await pair.both("/chat/completions", CHAT | STREAM)
@@ -335,7 +353,8 @@ async def test_two_choices_interleaved_in_a_stream(pair: Pair) -> None:
 
 async def test_the_gateways_models(pair: Pair) -> None:
     listing = (await pair.proxied.get("/models")).json()
-    assert [model["id"] for model in listing["data"]] == [MODEL]
+    assert [model["id"] for model in listing["data"]] == [MODEL, SHOWN]
+    assert (await pair.proxied.get(f"/models/{SHOWN}")).json()["id"] == SHOWN
     assert [model["id"] for model in (await pair.direct.get("/models")).json()["data"]] == [NAME]
 
 
