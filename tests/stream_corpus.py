@@ -1,7 +1,7 @@
 """What `tests/corpus` holds, as bytes: event streams, usage in every dialect, completions."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -93,10 +93,11 @@ class Completion:
     completion: bytes
 
 
-def completions(folder: str) -> Iterator[Completion]:
-    for path in sorted((CORPUS / folder).glob("*.sse")):
-        completion = path.with_suffix(".json").read_bytes().rstrip()
-        yield Completion(path.stem, path.read_bytes(), completion)
+def completions(folder: str) -> list[Completion]:
+    return [
+        Completion(path.stem, path.read_bytes(), path.with_suffix(".json").read_bytes().rstrip())
+        for path in sorted((CORPUS / folder).glob("*.sse"))
+    ]
 
 
 # === reads ===
