@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sluicegate import ParseError, SSEDecoder, SSESplitter, Usage, UsageMeter, fold_chat, unfold_chat
@@ -139,6 +139,8 @@ def test_a_reply_does_not_depend_on_the_cuts(
 @property_of
 @given(streams(), PLACES, APIS)
 def test_a_reply_is_what_came_but_for_the_price(stream: bytes, places: list[int], api: str) -> None:
+    # A document would be made a stream for this client.
+    assume(not stream.removeprefix(BOM).lstrip().startswith((b"{", b"[")))
     parts = cut(stream, places)
     plain, error, *_ = pipe(parts, api)
     assert error is None
