@@ -8,13 +8,14 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{READ, agent_request, embeddings, image_request, reads};
 use sluicegate_core::json::documents::Documents;
 use sluicegate_core::json::scan;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 
-fn requests(criterion: &mut Criterion) {
+fn requests(criterion: &mut Criterion<CpuTime>) {
     let limits = Limits::default();
     let edit = RequestEdit {
         model: Some("meta-llama/Llama-3.1-8B-Instruct"),
@@ -55,7 +56,7 @@ fn requests(criterion: &mut Criterion) {
     }
 }
 
-fn documents(criterion: &mut Criterion) {
+fn documents(criterion: &mut Criterion<CpuTime>) {
     let reply = embeddings(32);
     let reads = reads(&reply, READ);
     let mut group = criterion.benchmark_group("embeddings reply");
@@ -76,5 +77,9 @@ fn documents(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, requests, documents);
+criterion_group! {
+    name = benches;
+    config = criterion();
+    targets = requests, documents
+}
 criterion_main!(benches);

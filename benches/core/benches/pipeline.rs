@@ -9,6 +9,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_usage, named_events, reads, usage_chunks,
 };
@@ -40,7 +41,7 @@ fn pass(plan: &ReplyPlan, reads: &[Bytes], out: &mut Vec<Bytes>) -> u64 {
     pipeline.facts().events
 }
 
-fn journeys(criterion: &mut Criterion) {
+fn journeys(criterion: &mut Criterion<CpuTime>) {
     const SIZE: usize = 1 << 20;
     let chat = ReplyPlan::new(Api::Chat, true);
     let mut renamed = chat.clone();
@@ -71,5 +72,9 @@ fn journeys(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, journeys);
+criterion_group! {
+    name = benches;
+    config = criterion();
+    targets = journeys
+}
 criterion_main!(benches);

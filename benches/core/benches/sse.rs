@@ -11,6 +11,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use futures::{Stream, StreamExt, executor::block_on, stream};
+use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_crlf, large_event, named_events, reads,
 };
@@ -41,7 +42,7 @@ fn count<S: Stream>(events: S) -> usize {
     }))
 }
 
-fn views(criterion: &mut Criterion) {
+fn views(criterion: &mut Criterion<CpuTime>) {
     const SIZE: usize = 1 << 20;
     for (name, stream) in [
         ("chat chunks", chat_chunks(SIZE)),
@@ -106,7 +107,7 @@ fn views(criterion: &mut Criterion) {
     }
 }
 
-fn paces(criterion: &mut Criterion) {
+fn paces(criterion: &mut Criterion<CpuTime>) {
     let stream = chat_chunks(256 << 10);
     let mut group = criterion.benchmark_group("chat chunks by size of reads");
     group.throughput(Throughput::Bytes(stream.len() as u64));
@@ -124,5 +125,9 @@ fn paces(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, views, paces);
+criterion_group! {
+    name = benches;
+    config = criterion();
+    targets = views, paces
+}
 criterion_main!(benches);

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+pub mod cpu;
+
 /// Bytes of one read from a socket, as hyper makes them under load.
 pub const READ: usize = 16 << 10;
 
