@@ -25,7 +25,7 @@ $(VENV)/.tools: pyproject.toml | $(BIN)/activate
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet >/dev/null
 	@touch $@
 
 setup: $(VENV)/.built

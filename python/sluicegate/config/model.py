@@ -133,7 +133,7 @@ class UpstreamConfig(Section):
     )
     streaming: Streaming = Field(
         default="auto",
-        description="Whether it is asked to stream: as the client asks, always, or never. Replies are converted.",
+        description="Whether it is asked to stream (auto: as the client asks). Replies are converted.",
     )
     deadlines: DeadlineConfig = DeadlineConfig()
     headers: SecretHeaders = Field(default={}, description="Set on every request to it.")
