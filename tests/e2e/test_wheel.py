@@ -1,4 +1,4 @@
-"""The wheel, as users install it: one for every CPython from 3.11, and the gateway answers on each found here."""
+"""The wheel, as users install it: one for every CPython from 3.11; the gateway answers on each found here."""
 
 import os
 import shutil
