@@ -3,39 +3,37 @@
 use bytes::Bytes;
 
 /// The way of one slice of whole events to the client.
-pub(super) struct Frames<'a> {
-    slice: &'a Bytes,
+#[derive(Default)]
+pub(super) struct Frames {
     /// Up to here everything has been shown or left out.
     done: usize,
     changed: Option<Vec<u8>>,
 }
 
-impl<'a> Frames<'a> {
-    pub(super) fn new(slice: &'a Bytes) -> Self {
-        Frames {
-            slice,
-            done: 0,
-            changed: None,
-        }
-    }
-
-    /// What lies before `start` goes on as it came, what lies in `start..end` is replaced by what `show` appends.
-    pub(super) fn replace(&mut self, start: usize, end: usize, show: impl FnOnce(&mut Vec<u8>)) {
-        // Room for as much again as the slice is short of: a cost doubles a small event.
-        let changed = self.changed.get_or_insert_with(|| {
-            Vec::with_capacity(self.slice.len() + self.slice.len() / 2 + 256)
-        });
-        changed.extend_from_slice(self.slice.get(self.done..start).unwrap_or_default());
+impl Frames {
+    /// What lies before `start` of `slice` goes on as it came, what lies in `start..end` is replaced by what `show` appends.
+    pub(super) fn replace(
+        &mut self,
+        slice: &[u8],
+        start: usize,
+        end: usize,
+        show: impl FnOnce(&mut Vec<u8>),
+    ) {
+        // Room for half as much again: a cost makes a small event that much larger.
+        let changed = self
+            .changed
+            .get_or_insert_with(|| Vec::with_capacity(slice.len() + slice.len() / 2 + 256));
+        changed.extend_from_slice(slice.get(self.done..start).unwrap_or_default());
         show(changed);
         self.done = end;
     }
 
-    /// Hands over what is to be sent.
-    pub(super) fn finish(self, out: &mut Vec<Bytes>) {
+    /// Hands over what is to be sent of `slice`.
+    pub(super) fn finish(self, slice: Bytes, out: &mut Vec<Bytes>) {
         let frame = match self.changed {
-            None => self.slice.clone(),
+            None => slice,
             Some(mut changed) => {
-                changed.extend_from_slice(self.slice.get(self.done..).unwrap_or_default());
+                changed.extend_from_slice(slice.get(self.done..).unwrap_or_default());
                 changed.into()
             }
         };

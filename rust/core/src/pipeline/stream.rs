@@ -1,5 +1,7 @@
 //! An event stream on its way through: each event is recognised or read, and goes on, goes on edited, or stays out.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::error::Error;
@@ -50,7 +52,7 @@ impl Stream {
             out.push(std::mem::take(&mut batch.late_lf));
         }
         for slice in [&mut batch.spanning, &mut batch.whole] {
-            self.pass(&std::mem::take(slice), reply, pricer, out);
+            self.pass(std::mem::take(slice), reply, pricer, out);
         }
         self.batch = batch;
         fed
@@ -65,27 +67,26 @@ impl Stream {
     ) {
         if let Some(tail) = self.splitter.finish() {
             let event: Bytes = [&tail.rest, tail.terminator].concat().into();
-            self.pass(&event, reply, pricer, out);
+            self.pass(event, reply, pricer, out);
         }
     }
 
     /// `slice` is whole events, back to back.
     fn pass(
         &mut self,
-        slice: &Bytes,
+        slice: Bytes,
         reply: &mut Reply,
         pricer: &mut dyn Pricer,
         out: &mut Vec<Bytes>,
     ) {
-        let mut frames = Frames::new(slice);
+        let mut frames = Frames::default();
         let mut at = 0;
         while let Some(rest) = slice.get(at..).filter(|rest| !rest.is_empty()) {
             if let Some((found, template)) = self.shapes.find(rest) {
                 note(&found, template, reply);
                 let end = at + found.len;
                 if template.counts() || !template.is_unchanged() {
-                    let event = slice.get(at..end).unwrap_or_default();
-                    show(event, at, template, reply, pricer, &mut frames);
+                    show(&slice, at..end, template, reply, pricer, &mut frames);
                 }
                 self.left_out = false;
                 at = end;
@@ -108,15 +109,17 @@ impl Stream {
             }
             match verdict {
                 Verdict::Forward => {}
-                Verdict::Hide => frames.replace(at, end, |_| {}),
+                Verdict::Hide => frames.replace(&slice, at, end, |_| {}),
                 Verdict::Edit => {
-                    frames.replace(at, end, |out| reply.edits.apply(event.bytes(), out));
+                    frames.replace(&slice, at, end, |out| {
+                        reply.edits.apply(event.bytes(), out);
+                    });
                 }
             }
             self.left_out = verdict == Verdict::Hide;
             at = end;
         }
-        frames.finish(out);
+        frames.finish(slice, out);
     }
 
     fn learn(&mut self, event: &RawEvent<'_>, data_start: usize, reply: &mut Reply) {
@@ -163,18 +166,19 @@ fn note(found: &Match, template: &Template, reply: &mut Reply) {
     }
 }
 
-/// Shows the client `event`, which was recognised and begins at `at` of its slice, if not as it came.
+/// Shows the client the event at `range` of `slice`, which was recognised, if not as it came.
 fn show(
-    event: &[u8],
-    at: usize,
+    slice: &[u8],
+    range: Range<usize>,
     template: &Template,
     reply: &mut Reply,
     pricer: &mut dyn Pricer,
-    frames: &mut Frames<'_>,
+    frames: &mut Frames,
 ) {
-    let end = at + event.len();
+    let Range { start, end } = range;
+    let event = slice.get(range).unwrap_or_default();
     if !template.is_unchanged() {
-        frames.replace(at, end, |out| template.show(event, out));
+        frames.replace(slice, start, end, |out| template.show(event, out));
     }
     let Some(object) = template.priced_object() else {
         return;
@@ -183,14 +187,15 @@ fn show(
         return;
     };
     if let Some(place) = template.addition(&members, reply.plan.limits.max_depth) {
-        frames.replace(at + place, at + place, |out| {
+        let place = start + place;
+        frames.replace(slice, place, place, |out| {
             out.push(b',');
             out.extend_from_slice(&members);
         });
     } else {
         reply.edits.clear();
         reply.add_cost(event, object, &members);
-        frames.replace(at, end, |out| reply.edits.apply(event, out));
+        frames.replace(slice, start, end, |out| reply.edits.apply(event, out));
     }
 }
 

@@ -3,24 +3,50 @@
 //! Finding the object is the scanner's work; what is in it is read here, with escapes in its names decoded and its numbers told apart by
 //! type. See "Reading a usage object" in `benches/README.md` for what this costs beside other readers.
 
-use simd_json::{Node, StaticNode};
+use std::cell::RefCell;
+
+use simd_json::{Buffers, Node, StaticNode};
 
 use super::counts::Counts;
 use super::report::{Meaning, Within, meaning};
 
+/// Larger objects are no usage that anyone has seen; their buffers are not kept.
+const KEPT: usize = 16 << 10;
+
+thread_local! {
+    /// What simd-json works in. Made anew for each object it would cost as much as the reading.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Scratch {
+    copy: Vec<u8>,
+    buffers: Buffers,
+}
+
 /// Sets the counts that `object` holds. Some: whether it also says what the upstream charges. None: simd-json refuses the object, and
 /// nothing was set.
 pub(super) fn read(object: &[u8], within: Within, counts: &mut Counts) -> Option<bool> {
-    // simd-json decodes strings in place, so it needs a copy of its own.
-    let mut copy = object.to_vec();
-    let tape = simd_json::to_tape(&mut copy).ok()?;
-    let mut values = Values {
-        nodes: &tape.0,
-        counts,
-        charges: false,
-    };
-    values.object(0, within);
-    Some(values.charges)
+    if object.len() > KEPT {
+        return Scratch::default().read(object, within, counts);
+    }
+    SCRATCH.with(|scratch| scratch.try_borrow_mut().ok()?.read(object, within, counts))
+}
+
+impl Scratch {
+    fn read(&mut self, object: &[u8], within: Within, counts: &mut Counts) -> Option<bool> {
+        // simd-json decodes strings in place, so it needs a copy of its own.
+        self.copy.clear();
+        self.copy.extend_from_slice(object);
+        let tape = simd_json::to_tape_with_buffers(&mut self.copy, &mut self.buffers).ok()?;
+        let mut values = Values {
+            nodes: &tape.0,
+            counts,
+            charges: false,
+        };
+        values.object(0, within);
+        Some(values.charges)
+    }
 }
 
 struct Values<'a, 'input> {

@@ -158,7 +158,7 @@ fn run(plan: &ReplyPlan, reads: impl Iterator<Item = String>) -> (String, Facts)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn recognised_events_fare_as_read_ones((api, events) in events(), renames in any::<bool>(), hides in any::<bool>()) {
