@@ -89,7 +89,7 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
     let part_cache = sum(get(Count::Cached), get(Count::CacheWrite));
     if cache_is_beside(counts, input, output, named_cache.unwrap_or(0), dialect) {
         input = sum(input, named_cache);
-    } else if part_cache > input {
+    } else if input.is_some() && part_cache > input {
         // A part cannot be larger than its whole.
         input = sum(input, part_cache);
     }

@@ -140,6 +140,21 @@ fn a_document_that_is_cut_short_goes_on_and_is_truncated() {
 }
 
 #[test]
+fn a_document_cut_short_behind_a_whole_one_is_truncated() {
+    for (plan, rest) in [
+        (chat(false), "{\"choices\":["),
+        (chat(false), "\"x"),
+        (ReplyPlan::new(Api::Responses, true), "["),
+    ] {
+        let (_, facts) = pass(&plan, &mut Flat, &format!("{{\"choices\":[]}}\n{rest}"));
+        assert!(facts.truncated, "{rest}");
+    }
+    let (out, facts) = pass(&chat(false), &mut Flat, "{\"choices\":[]} trailing");
+    assert_eq!(out, "{\"choices\":[]} trailing");
+    assert_eq!((facts.truncated, facts.malformed), (false, 1));
+}
+
+#[test]
 fn an_error_instead_of_a_completion_is_known() {
     let body = "{\"code\":\"invalid\",\"error\":\"no\"}";
     let (out, facts) = pass(&chat(false), &mut Flat, body);

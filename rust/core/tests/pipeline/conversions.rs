@@ -53,6 +53,16 @@ fn chunks_as_lines_of_json_become_events() {
 }
 
 #[test]
+fn lines_of_json_that_break_off_give_no_end() {
+    let line = HI
+        .replace("data: ", "")
+        .replace("\"id\"", "\"object\":\"chat.completion.chunk\",\"id\"");
+    let (out, facts) = pass(&chat(true), &mut Unpriced, &format!("{line}{{\"id\""));
+    assert_eq!(out, format!("data: {}\n\n", line.trim_end()));
+    assert!(facts.truncated);
+}
+
+#[test]
 fn a_completion_cut_short_gives_no_stream() {
     let (out, facts) = pass(&chat(true), &mut Flat, &COMPLETION[..60]);
     assert_eq!(out, "");
