@@ -57,7 +57,9 @@ impl ModeDetector {
     /// More white space than [`MAX_UNDECIDED`] bytes is opaque.
     pub fn feed(&mut self, input: Bytes) -> Option<(Mode, Bytes)> {
         let mode = match self.first_byte(&input) {
-            Some(byte) => Mode::from_first_byte(byte),
+            // However the bytes were cut: what would have been too late by itself is too late behind white space as well.
+            Some((at, _)) if self.held.len() + at > MAX_UNDECIDED => Mode::Opaque,
+            Some((_, byte)) => Mode::from_first_byte(byte),
             None if self.held.len() + input.len() > MAX_UNDECIDED => Mode::Opaque,
             None => {
                 self.held.extend_from_slice(&input);
@@ -78,16 +80,17 @@ impl ModeDetector {
         self.held.into()
     }
 
-    /// The first byte that is neither white space nor of a byte-order mark. A broken mark's first byte counts as one of its own.
-    fn first_byte(&mut self, input: &[u8]) -> Option<u8> {
+    /// The first byte that is neither white space nor of a byte-order mark, and where in `input` that was clear. A broken mark's first
+    /// byte counts as one of its own.
+    fn first_byte(&mut self, input: &[u8]) -> Option<(usize, u8)> {
         const MARK: &[u8; 3] = b"\xEF\xBB\xBF";
-        for &byte in input {
+        for (at, &byte) in input.iter().enumerate() {
             if MARK.get(self.mark) == Some(&byte) {
                 self.mark = (self.mark + 1) % MARK.len();
             } else if self.mark > 0 {
-                return MARK.first().copied();
+                return Some((at, MARK[0]));
             } else if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-                return Some(byte);
+                return Some((at, byte));
             }
         }
         None
@@ -159,6 +162,20 @@ mod tests {
         assert_eq!(mode, Mode::Opaque);
         assert_eq!(bytes.len(), reads * 1000);
         assert!(bytes.len() > MAX_UNDECIDED && bytes.len() <= MAX_UNDECIDED + 1000);
+    }
+
+    #[test]
+    fn the_bound_on_white_space_does_not_depend_on_cuts() {
+        for (before, mode) in [
+            (MAX_UNDECIDED, Mode::Json),
+            (MAX_UNDECIDED + 1, Mode::Opaque),
+        ] {
+            let mut body = vec![b' '; before];
+            body.push(b'{');
+            for size in [1, 7, 4096, body.len()] {
+                assert_eq!(told(body.chunks(size)), (Some(mode), body.clone()));
+            }
+        }
     }
 
     proptest! {
