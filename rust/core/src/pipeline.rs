@@ -237,8 +237,7 @@ impl Pipeline {
             Body::Folding(folding) => folding.feed(input, reply),
             Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
             Body::Opaque => {
-                reply.facts.output_started = true;
-                reply.progress = true;
+                reply.note_started();
                 out.push(input);
                 Ok(())
             }

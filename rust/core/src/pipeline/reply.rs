@@ -116,12 +116,17 @@ impl Reply {
         }
     }
 
+    /// Output has come. How many tokens it is cannot be told from anything but events.
+    pub(super) fn note_started(&mut self) {
+        self.facts.output_started = true;
+        self.progress = true;
+    }
+
     /// Takes in whether an event bears output.
     pub(super) fn note_output(&mut self, bears_output: bool) {
         if bears_output {
             self.facts.token_events += 1;
-            self.facts.output_started = true;
-            self.progress = true;
+            self.note_started();
         }
     }
 
@@ -171,7 +176,9 @@ impl Reply {
         };
         self.note_identity(text);
         if source == Source::Document {
-            self.note_output(self.facts.error.is_none());
+            if self.facts.error.is_none() {
+                self.note_started();
+            }
             self.facts.terminal = true;
         }
         if !self.payload.report.is_empty() {
