@@ -27,29 +27,30 @@ pub(crate) struct Progress {
     pub(crate) started: Instant,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_token: Option<Instant>,
-    /// Tokens are only waited for in streams: a whole document has no first one.
+    /// The upstream streams, as far as is known: a whole document has no first token.
     pub(crate) streaming: bool,
 }
 
 impl Deadlines {
     /// The deadline that fires next, and the fault it is.
     pub(crate) fn next(&self, progress: &Progress) -> Option<(Instant, FaultKind)> {
-        let waiting = match (progress.first_byte, progress.last_token) {
-            (None, _) => self
-                .first_byte
-                .map(|d| (progress.started + d, FaultKind::FirstByteTimeout)),
-            (Some(_), _) if !progress.streaming => None,
-            (Some(_), None) => self
+        let first_byte = self
+            .first_byte
+            .filter(|_| progress.first_byte.is_none())
+            .map(|d| (progress.started + d, FaultKind::FirstByteTimeout));
+        let token = match progress.last_token {
+            _ if !progress.streaming => None,
+            None => self
                 .first_token
                 .map(|d| (progress.started + d, FaultKind::FirstTokenTimeout)),
-            (Some(_), Some(last)) => self
+            Some(last) => self
                 .between_tokens
                 .map(|d| (last + d, FaultKind::BetweenTokensTimeout)),
         };
         let total = self
             .total
             .map(|d| (progress.started + d, FaultKind::TotalTimeout));
-        [waiting, total]
+        [first_byte, token, total]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -57,12 +58,9 @@ impl Deadlines {
 
     /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the meantime.
     pub(crate) fn wake(&self, progress: &Progress, now: Instant) -> Option<Instant> {
-        let shortest = [self.first_token, self.between_tokens, self.total]
-            .into_iter()
-            .flatten()
-            .min();
         let next = self.next(progress).map(|(at, _)| at);
-        [next, shortest.map(|d| now + d)]
+        // The only one that does not count from the start.
+        [next, self.between_tokens.map(|d| now + d)]
             .into_iter()
             .flatten()
             .min()
@@ -143,6 +141,35 @@ mod tests {
             Some(started + Duration::from_secs(5))
         );
         assert_eq!(Deadlines::default().wake(&progress, started), None);
+    }
+
+    #[test]
+    fn the_first_token_is_waited_for_while_not_even_a_byte_has_come() {
+        let deadlines = Deadlines {
+            first_byte: seconds(120),
+            first_token: seconds(2),
+            ..Deadlines::default()
+        };
+        let started = Instant::now();
+        let mut progress = Progress {
+            started,
+            first_byte: None,
+            last_token: None,
+            streaming: true,
+        };
+        let due = Some((
+            started + Duration::from_secs(2),
+            FaultKind::FirstTokenTimeout,
+        ));
+        assert_eq!(deadlines.next(&progress), due);
+        let later = started + Duration::from_secs(1);
+        assert_eq!(deadlines.wake(&progress, later), due.map(|(at, _)| at));
+        progress.streaming = false;
+        let due = Some((
+            started + Duration::from_secs(120),
+            FaultKind::FirstByteTimeout,
+        ));
+        assert_eq!(deadlines.next(&progress), due);
     }
 
     #[test]

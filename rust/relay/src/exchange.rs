@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::connect::{ConnectTimeout, Uses};
-use crate::deadlines::Deadlines;
+use crate::deadlines::{Deadlines, Progress};
 use crate::decode::ReplyBody;
 use crate::fault::{Fault, FaultKind};
 use crate::headers;
@@ -280,6 +280,12 @@ impl Session {
             return Attempt::Failed(Fault::new(FaultKind::Internal, &upstream.name));
         };
         let (stream, mut usage) = self.stream_of(&upstream);
+        let progress = Progress {
+            started,
+            first_byte: None,
+            last_token: None,
+            streaming: stream.unwrap_or(self.exchange.request.stream()),
+        };
         let mut client = &upstream.pooled;
         let mut fresh = false;
         let response = loop {
@@ -294,7 +300,10 @@ impl Session {
             *http.uri_mut() = uri.clone();
             *http.headers_mut() =
                 headers::up(&self.exchange.headers, &upstream, &self.exchange.request_id);
-            let response = match self.send(client, http, &upstream.deadlines, started).await {
+            let response = match self
+                .send(client, http, &upstream.deadlines, &progress)
+                .await
+            {
                 Sent::Left => return Attempt::Left,
                 Sent::Failed(kind, reused) => {
                     if reused && !fresh && kind == FaultKind::Reset {
@@ -322,7 +331,7 @@ impl Session {
             }
             return Attempt::Failed(fault);
         };
-        self.relay(response, route, started).await
+        self.relay(response, route, progress).await
     }
 
     /// What to change in the request about streaming, and about usage in the stream.
@@ -351,12 +360,11 @@ impl Session {
         client: &HttpClient,
         request: HttpRequest<Full<Bytes>>,
         deadlines: &Deadlines,
-        started: Instant,
+        progress: &Progress,
     ) -> Sent {
-        let (limit, kind) = match (deadlines.first_byte, deadlines.total) {
-            (Some(first), Some(total)) if total < first => (Some(total), FaultKind::TotalTimeout),
-            (Some(first), _) => (Some(first), FaultKind::FirstByteTimeout),
-            (None, total) => (total, FaultKind::TotalTimeout),
+        let (limit, kind) = match deadlines.next(progress) {
+            Some((at, kind)) => (Some(at), kind),
+            None => (None, FaultKind::TotalTimeout),
         };
         let mut responding = pin!(client.request(request));
         let response = loop {
@@ -367,9 +375,7 @@ impl Session {
                 () = self.shared.closing.cancelled() => {
                     return Sent::Failed(FaultKind::Shutdown, false);
                 }
-                () = sleep_until(limit.map(|limit| started + limit)) => {
-                    return Sent::Failed(kind, false);
-                }
+                () = sleep_until(limit) => return Sent::Failed(kind, false),
                 () = sleep_until(self.keepalive.next()) => {
                     let sink = &mut *self.exchange.sink;
                     self.keepalive.beat(sink, &self.exchange.request_id, false);
@@ -445,8 +451,9 @@ impl Session {
         &mut self,
         response: Response<Incoming>,
         route: &Route,
-        started: Instant,
+        progress: Progress,
     ) -> Attempt {
+        let started = progress.started;
         let (parts, body) = response.into_parts();
         self.outcome.upstream_request_id = request_id(&parts.headers);
         let Ok(body) = ReplyBody::new(&parts.headers, body) else {
@@ -462,7 +469,7 @@ impl Session {
             reply_model: route.reply_model.clone(),
             limits: self.exchange.limits,
         };
-        let mut pump = Pump::new(plan, body, route, started, &self.keepalive);
+        let mut pump = Pump::new(plan, body, route, progress, &self.keepalive);
         let mut client = Client {
             sink: &mut *self.exchange.sink,
             director: &mut *self.exchange.director,

@@ -103,17 +103,11 @@ impl Pump {
         plan: ReplyPlan,
         body: ReplyBody,
         route: &Route,
-        started: Instant,
+        progress: Progress,
         keepalive: &KeepAlive,
     ) -> Self {
         let deadlines = route.upstream.deadlines;
         let hold = (!route.last).then(|| Instant::now() + HOLD_TIME);
-        let progress = Progress {
-            started,
-            first_byte: None,
-            last_token: None,
-            streaming: plan.client_streams,
-        };
         let first = deadlines.wake(&progress, Instant::now());
         let first = [first, hold, keepalive.next()].into_iter().flatten().min();
         Self {
@@ -129,7 +123,7 @@ impl Pump {
             frames: Vec::new(),
             fault: None,
             status: 0,
-            last_read: started,
+            last_read: progress.started,
             first_token: None,
             longest_gap: None,
             bytes_in: 0,
