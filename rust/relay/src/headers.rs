@@ -52,7 +52,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     EventStream,
+    /// The upstream's own.
     Document,
+    /// Made of an event stream.
+    Folded,
     Opaque,
 }
 
@@ -137,8 +140,9 @@ pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) ->
     let content_type = match (content, given) {
         (Content::EventStream, Some(given)) if given_is_stream => Bytes::copy_from_slice(given),
         (Content::EventStream, _) => Bytes::from_static(b"text/event-stream; charset=utf-8"),
-        (Content::Document, Some(given)) if !given_is_stream => Bytes::copy_from_slice(given),
-        (Content::Document, _) => Bytes::from_static(b"application/json"),
+        // JSON lines and the like keep their name; SDKs take what is not called JSON for plain text.
+        (Content::Document, Some(given)) if names_json(given) => Bytes::copy_from_slice(given),
+        (Content::Document | Content::Folded, _) => Bytes::from_static(b"application/json"),
         (Content::Opaque, Some(given)) => Bytes::copy_from_slice(given),
         (Content::Opaque, None) => Bytes::from_static(b"application/octet-stream"),
     };
@@ -159,6 +163,12 @@ pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) ->
         ));
     }
     headers
+}
+
+fn names_json(content_type: &[u8]) -> bool {
+    content_type
+        .windows(4)
+        .any(|word| word.eq_ignore_ascii_case(b"json"))
 }
 
 #[cfg(test)]
@@ -263,6 +273,20 @@ mod tests {
         assert_eq!(
             value(reply(&head, "r", Content::Opaque)).as_ref(),
             b"text/html"
+        );
+        assert_eq!(
+            value(reply(&head, "r", Content::Document)).as_ref(),
+            b"application/json"
+        );
+        let lines = HeaderValue::from_static("application/x-NDJSON; charset=utf-8");
+        head.insert("content-type", lines.clone());
+        assert_eq!(
+            value(reply(&head, "r", Content::Document)).as_ref(),
+            lines.as_bytes()
+        );
+        assert_eq!(
+            value(reply(&head, "r", Content::Folded)).as_ref(),
+            b"application/json"
         );
     }
 

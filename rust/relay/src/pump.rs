@@ -271,11 +271,18 @@ impl Pump {
         if let Err(error) = finished {
             return self.break_off(fault_of(error.kind), client);
         }
-        if let Some(end) = self.hand_over_unless_held(client) {
-            return end;
-        }
         if self.pipeline.facts().truncated {
             return self.break_off(FaultKind::Truncated, client);
+        }
+        if self.content() == Content::Folded && self.pipeline.facts().error.is_some() {
+            // Only now is anything said to the client: a status that tells is still possible.
+            self.note_fault_in_band();
+            if let Some(fault) = self.fault.take() {
+                return PumpEnd::Failed(fault);
+            }
+        }
+        if let Some(end) = self.hand_over_unless_held(client) {
+            return end;
         }
         self.hold = None;
         self.hand_over(client);
@@ -344,7 +351,8 @@ impl Pump {
         let facts = self.pipeline.facts();
         match (facts.reply_is_stream, facts.mode) {
             (Some(true), _) => Content::EventStream,
-            (_, Some(Mode::Json | Mode::Sse)) => Content::Document,
+            (_, Some(Mode::Json)) => Content::Document,
+            (_, Some(Mode::Sse)) => Content::Folded,
             _ => Content::Opaque,
         }
     }
@@ -352,12 +360,12 @@ impl Pump {
     /// The reply cannot be completed.
     fn break_off(&mut self, kind: FaultKind, client: &mut Client<'_>) -> PumpEnd {
         let fault = Fault::new(kind, &self.upstream);
-        if !self.begun && (self.hold.is_some() || self.frames.is_empty()) {
+        let speaks = self.content() == Content::EventStream;
+        if !self.begun && (self.hold.is_some() || self.frames.is_empty() || !speaks) {
             self.frames.clear();
             return PumpEnd::Failed(fault);
         }
         self.hold = None;
-        let speaks = self.content() == Content::EventStream;
         if speaks {
             self.pipeline.fail(
                 "upstream_error",
