@@ -154,6 +154,12 @@ impl Pump {
             .await;
             let ended = match turn {
                 Turn::Left => return PumpEnd::Left,
+                // The client has all there is: that the upstream says no more, or not how it should, is no fault.
+                Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
+                    if self.pipeline.facts().done =>
+                {
+                    Some(self.finish(client))
+                }
                 Turn::Closing => Some(self.break_off(FaultKind::Shutdown, client)),
                 Turn::Deadline(kind) => Some(self.break_off(kind, client)),
                 Turn::Broken(kind) => Some(self.break_off(kind, client)),
