@@ -1,11 +1,11 @@
-//! Connections to an upstream: TCP without Nagle's delay, TLS, one deadline over both, and a count of uses, so that a
+//! Connections to an upstream: TCP without Nagle's delay, TLS, one deadline over both, and a memory of their use, so that a
 //! connection that died while idle can be told from an upstream that fails.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,23 +14,43 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Replies that a connection has carried so far.
+/// What a connection was used for so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Uses(Arc<AtomicU32>);
+pub(crate) struct Uses(Arc<Used>);
+
+#[derive(Debug, Default)]
+struct Used {
+    replies: AtomicU32,
+    heard: AtomicBool,
+}
 
 impl Uses {
+    /// It has carried another reply.
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.replies.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether it has carried any.
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.0.replies.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a byte has come since something was last written.
+    pub(crate) fn heard(&self) -> bool {
+        self.0.heard.load(Ordering::Relaxed)
+    }
+
+    fn set_heard(&self, heard: bool) {
+        if self.heard() != heard {
+            self.0.heard.store(heard, Ordering::Relaxed);
+        }
     }
 }
 
@@ -78,23 +98,21 @@ impl Service<Uri> for Connector {
                     .map_err(|_| ConnectTimeout)??,
                 None => connecting.await?,
             };
-            Ok(CountedStream {
-                stream,
+            Ok(CountedStream(TokioIo::new(Watched {
+                stream: TokioIo::new(stream),
                 uses: Uses::default(),
-            })
+            })))
         })
     }
 }
 
-/// A connection that knows how often it was used.
-pub(crate) struct CountedStream {
-    stream: Stream,
-    uses: Uses,
-}
+/// A connection that knows how it was used.
+pub(crate) struct CountedStream(TokioIo<Watched>);
 
 impl Connection for CountedStream {
     fn connected(&self) -> Connected {
-        self.stream.connected().extra(self.uses.clone())
+        let Watched { stream, uses } = self.0.inner();
+        stream.inner().connected().extra(uses.clone())
     }
 }
 
@@ -104,7 +122,7 @@ impl Read for CountedStream {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
     }
 }
 
@@ -114,19 +132,19 @@ impl Write for CountedStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        Pin::new(&mut self.get_mut().0).poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.0.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -134,6 +152,59 @@ impl Write for CountedStream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.get_mut().0).poll_write_vectored(cx, bufs)
+    }
+}
+
+/// Notes what goes by. It speaks tokio's traits because hyper's do not tell how much was read.
+struct Watched {
+    stream: TokioIo<Stream>,
+    uses: Uses,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.uses.set_heard(true);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.uses.set_heard(false);
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.uses.set_heard(false);
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 }

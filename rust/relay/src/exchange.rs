@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::connect::{ConnectTimeout, Uses};
-use crate::deadlines::{Deadlines, Progress};
+use crate::deadlines::Progress;
 use crate::decode::ReplyBody;
 use crate::fault::{Fault, FaultKind};
 use crate::headers;
@@ -300,13 +300,10 @@ impl Session {
             *http.uri_mut() = uri.clone();
             *http.headers_mut() =
                 headers::up(&self.exchange.headers, &upstream, &self.exchange.request_id);
-            let response = match self
-                .send(client, http, &upstream.deadlines, &progress)
-                .await
-            {
+            let response = match self.send(client, http, &upstream, &progress).await {
                 Sent::Left => return Attempt::Left,
-                Sent::Failed(kind, reused) => {
-                    if reused && !fresh && kind == FaultKind::Reset {
+                Sent::Failed(kind, stale) => {
+                    if stale && !fresh && kind == FaultKind::Reset {
                         (client, fresh) = (&upstream.fresh, true);
                         continue;
                     }
@@ -359,10 +356,10 @@ impl Session {
         &mut self,
         client: &HttpClient,
         request: HttpRequest<Full<Bytes>>,
-        deadlines: &Deadlines,
+        upstream: &Upstream,
         progress: &Progress,
     ) -> Sent {
-        let (limit, kind) = match deadlines.next(progress) {
+        let (limit, kind) = match upstream.deadlines.next(progress) {
             Some((at, kind)) => (Some(at), kind),
             None => (None, FaultKind::TotalTimeout),
         };
@@ -394,8 +391,11 @@ impl Session {
                 if let Some(info) = error.connect_info() {
                     info.get_extras(&mut extensions);
                 }
-                let reused = extensions.get::<Uses>().is_some_and(Uses::any);
-                Sent::Failed(classify(&error), reused)
+                // Over HTTP/2 what was heard may belong to another stream, or be the announcement of the end.
+                let stale = extensions
+                    .get::<Uses>()
+                    .is_some_and(|uses| uses.any() && (upstream.http2 || !uses.heard()));
+                Sent::Failed(classify(&error), stale)
             }
         }
     }
@@ -500,7 +500,7 @@ impl Session {
 
 enum Sent {
     Head(Response<Incoming>),
-    /// Why, and whether the connection had served before.
+    /// Why, and whether the connection had served before and said nothing now.
     Failed(FaultKind, bool),
     Left,
 }

@@ -131,6 +131,7 @@ pub struct Upstream {
     pub(crate) ask_usage: bool,
     pub(crate) streaming: Streaming,
     pub(crate) forward_authorization: bool,
+    pub(crate) http2: bool,
     /// Keeps connections.
     pub(crate) pooled: HttpClient,
     /// Never reuses one: for the retry after a pooled connection turned out to be dead.
@@ -173,6 +174,7 @@ impl Upstream {
             ask_usage: settings.ask_usage,
             streaming: settings.streaming,
             forward_authorization: settings.forward_authorization,
+            http2: settings.http2,
             pooled: client(&settings, tls.clone(), settings.pool_max_idle),
             fresh: client(&settings, tls, 0),
         })
