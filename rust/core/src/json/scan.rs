@@ -237,11 +237,29 @@ fn skip_word(text: &[u8], start: usize, word: &[u8]) -> Result<usize, Fault> {
     Ok(start + word.len())
 }
 
-fn skip_digits(text: &[u8], mut at: usize) -> Result<usize, Fault> {
-    let start = at;
+/// Offset of the first byte at or behind `at` that is no digit. Eight at once: embeddings are nothing but digits.
+fn digits_end(text: &[u8], mut at: usize) -> usize {
+    const ZEROS: u64 = 0x3030_3030_3030_3030;
+    // What a digit's value, and no larger one, can be added to without reaching the high bit.
+    const ROOM: u64 = 0x7676_7676_7676_7676;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(Ok(bytes)) = text.get(at..at + 8).map(<[u8; 8]>::try_from) {
+        let values = u64::from_le_bytes(bytes) ^ ZEROS;
+        // Exact up to the first that is no digit: a carry can only reach later bytes.
+        let others = (values.wrapping_add(ROOM) | values) & HIGH;
+        if others != 0 {
+            return at + others.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
     while text.get(at).is_some_and(u8::is_ascii_digit) {
         at += 1;
     }
+    at
+}
+
+fn skip_digits(text: &[u8], start: usize) -> Result<usize, Fault> {
+    let at = digits_end(text, start);
     if at > start {
         return Ok(at);
     }

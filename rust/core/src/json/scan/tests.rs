@@ -177,6 +177,12 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
+    fn digits_end_where_the_first_other_byte_is(text in proptest::collection::vec(prop_oneof![4 => b'0'..=b'9', 1 => any::<u8>()], 0..40), start in 0usize..8) {
+        let expected = text.iter().skip(start).position(|byte| !byte.is_ascii_digit()).map_or(text.len(), |len| start + len);
+        prop_assert_eq!(digits_end(&text, start), expected.max(start));
+    }
+
+    #[test]
     fn agrees_with_serde_json_on_documents(value in json(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let found = document(text.as_bytes(), 64).unwrap();
