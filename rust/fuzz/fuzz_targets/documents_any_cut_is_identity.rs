@@ -33,8 +33,8 @@ fn split(reads: &[Bytes], limits: &Limits) -> Outcome {
     outcome
 }
 
-fuzz_target!(|input: (Cut, u8)| {
-    let (cut, max_document) = input;
+fuzz_target!(|input: (u8, Cut)| {
+    let (max_document, cut) = input;
     let unbounded = Limits::default();
     let bounded = Limits {
         max_document: usize::from(max_document),

@@ -50,8 +50,8 @@ fn split(reads: &[Bytes], limits: &Limits) -> Outcome {
     outcome
 }
 
-fuzz_target!(|input: (Cut, u8)| {
-    let (cut, max_event) = input;
+fuzz_target!(|input: (u8, Cut)| {
+    let (max_event, cut) = input;
     let unbounded = Limits::default();
     let bounded = Limits {
         max_event: usize::from(max_event),

@@ -6,9 +6,10 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 /// A body and where it is cut.
 #[derive(Arbitrary, Debug)]
 pub struct Cut<'a> {
-    body: &'a [u8],
     /// Lengths of the first reads; the rest is one.
     lengths: Vec<u8>,
+    /// Last, so that it is the rest of an input: recorded streams make good seeds.
+    body: &'a [u8],
 }
 
 impl Cut<'_> {
