@@ -80,15 +80,29 @@ pub fn splice(
 /// The names of members, escapes untouched.
 pub(crate) type Names = Box<[Box<[u8]>]>;
 
-/// Whether `members` are on one line and have exactly these names in this order.
+/// Whether `members` are on one line, without spaces around their punctuation, and have exactly these names in this order.
 pub(crate) fn has_names(members: &[u8], expected: &Names, max_depth: usize) -> bool {
-    let mut expected = expected.iter();
-    let same = visit_names(members, max_depth, |name| {
-        expected.next().is_some_and(|expected| **expected == *name)
-    });
-    same == Ok(true)
-        && expected.next().is_none()
-        && memchr::memchr2(b'\n', b'\r', members).is_none()
+    let mut rest = members;
+    for (i, name) in expected.iter().enumerate() {
+        if i > 0 {
+            let Some(next) = rest.strip_prefix(b",") else {
+                return false;
+            };
+            rest = next;
+        }
+        let value = rest
+            .strip_prefix(b"\"")
+            .and_then(|rest| rest.strip_prefix(&**name))
+            .and_then(|rest| rest.strip_prefix(b"\":"));
+        let Some(value) = value else {
+            return false;
+        };
+        let Ok(end) = scan::value(value, 0, max_depth).map(|value| value.end) else {
+            return false;
+        };
+        rest = value.get(end..).unwrap_or_default();
+    }
+    rest.is_empty() && memchr::memchr2(b'\n', b'\r', members).is_none()
 }
 
 /// Where [`splice`] inserts `,` and `members`, if that is all it does: `usage` has members, and none that collides.
@@ -137,19 +151,6 @@ fn ours(key: &[u8], names: &[&[u8]]) -> Option<(u64, usize)> {
 /// The names of `members`, escapes untouched.
 fn names(members: &[u8], max_depth: usize) -> Result<Vec<&[u8]>, Fault> {
     let mut names = Vec::with_capacity(8);
-    visit_names(members, max_depth, |name| {
-        names.push(name);
-        true
-    })?;
-    Ok(names)
-}
-
-/// Calls `visit` with each name of `members`, escapes untouched, as long as it says true; what it said last.
-fn visit_names<'a>(
-    members: &'a [u8],
-    max_depth: usize,
-    mut visit: impl FnMut(&'a [u8]) -> bool,
-) -> Result<bool, Fault> {
     let mut at = 0;
     loop {
         let key = scan::value(members, at, max_depth)?;
@@ -157,12 +158,10 @@ fn visit_names<'a>(
         if key.kind != Kind::String || members.get(colon) != Some(&b':') {
             return unexpected(colon);
         }
-        if !visit(key.content(members)) {
-            return Ok(false);
-        }
+        names.push(key.content(members));
         at = skip_space(members, scan::value(members, colon + 1, max_depth)?.end);
         match members.get(at) {
-            None => return Ok(true),
+            None => return Ok(names),
             Some(b',') => at += 1,
             Some(_) => return unexpected(at),
         }
