@@ -75,7 +75,16 @@ impl Machine {
     }
 }
 
-/// Makes text of events. Bytes that are not UTF-8 are replaced, as the standard has it.
+/// Bytes that are not UTF-8 are replaced, as the standard has it.
+fn text(bytes: &[u8]) -> String {
+    // This passes over ASCII word by word, where what replaces looks at each byte.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// Makes text of events.
 #[derive(Default)]
 struct Reader {
     interpreter: Interpreter,
@@ -87,14 +96,14 @@ impl Reader {
     fn decode(&mut self, raw: &RawEvent<'_>) -> Option<PyEvent> {
         let event = self.interpreter.dispatch(raw)?;
         if event.id != self.id.as_bytes() {
-            self.id = String::from_utf8_lossy(event.id).into();
+            self.id = text(event.id).into();
         }
         Some(PyEvent {
             event: match event.name {
                 b"message" => Cow::Borrowed("message"),
-                name => String::from_utf8_lossy(name).into_owned().into(),
+                name => text(name).into(),
             },
-            data: String::from_utf8_lossy(&event.data).into_owned(),
+            data: text(&event.data),
             id: Arc::clone(&self.id),
         })
     }
