@@ -307,6 +307,8 @@ impl Sink for AsgiSink {
     }
 
     fn abort(&mut self) {
+        // What waits for the end of the turn, the head above all: without one the server would answer with an error of its own.
+        let _ = Python::try_attach(|py| self.outlet.deliver(py));
         self.change(|state| {
             state.frames.clear();
             state.bytes = 0;
