@@ -267,8 +267,10 @@ async def test_a_deadline_after_output_does_not_switch(pair: Pair) -> None:
 
 async def held_for(pair: Pair, *steps: Step, model: str, seconds: float) -> bool:
     """Whether nothing of a stream that then stalls comes within `seconds`."""
+    requests = pair.wire.upstream.requests
+    count = len(requests)
     async with pair.wire.connected(body(*steps, "stall"), model=model, stream=True) as caller:
-        record = await pair.wire.upstream.requests.wait(len(pair.wire.upstream.requests) + 1)
+        record = await requests.wait(count + 1)
         try:
             async with asyncio.timeout(seconds):
                 await caller.connection.head()
