@@ -64,7 +64,7 @@ bench-load: setup
 	$(BIN)/python -m benches.load
 
 wheel: $(VENV)/.tools
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --sdist --out dist
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --sdist --out dist
 
 clean:
 	rm -rf $(VENV) target dist

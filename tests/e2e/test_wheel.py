@@ -42,7 +42,7 @@ def maturin() -> Path:
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    run(maturin(), "build", "--release", "--locked", "--sdist", "--out", folder, timeout=BUILD_SECONDS)
+    run(maturin(), "build", "--release", "--sdist", "--out", folder, timeout=BUILD_SECONDS)
     return folder
 
 
