@@ -83,10 +83,20 @@ impl ReplyBody {
         }
         let input = StreamReader::new(Chunks(body));
         let reader: Pin<Box<dyn AsyncRead + Send>> = match coding.as_slice() {
-            b"gzip" | b"x-gzip" => Box::pin(GzipDecoder::new(input)),
+            b"gzip" | b"x-gzip" => {
+                // One body may be several members (RFC 1952 section 2.2): a server that begins anew for each write makes such.
+                let mut decoder = GzipDecoder::new(input);
+                decoder.multiple_members(true);
+                Box::pin(decoder)
+            }
             b"deflate" => Box::pin(ZlibDecoder::new(input)),
             b"br" => Box::pin(BrotliDecoder::new(input)),
-            b"zstd" => Box::pin(ZstdDecoder::new(input)),
+            b"zstd" => {
+                // Several frames likewise (RFC 8878 section 3.1).
+                let mut decoder = ZstdDecoder::new(input);
+                decoder.multiple_members(true);
+                Box::pin(decoder)
+            }
             _ => return Err(BodyError::Encoding),
         };
         Ok(Self::Decoded {
