@@ -10,6 +10,7 @@ pub mod json;
 pub mod limits;
 pub mod meter;
 pub mod mode;
+pub mod output;
 pub mod pipeline;
 pub mod request;
 pub mod sse;

@@ -1,0 +1,88 @@
+//! What a model puts out, piece by piece, whatever protocol it came in. Readers make pieces of a protocol, writers make a protocol of
+//! pieces, so that each protocol is read once and written once.
+//!
+//! Text stays spelled as it stood between the quotes of a JSON string: it is moved from one document into another without being
+//! decoded. Half a surrogate pair may end one piece and begin the next.
+
+/// Text as it is spelled between the quotes of a JSON string, without them.
+pub type Spelled<'a> = &'a [u8];
+
+/// One piece of output, in the order in which the model made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// What the upstream says of its reply; only the first of each member counts.
+    Head(Head<'a>),
+    /// Thinking.
+    Reasoning(Reasoning<'a>),
+    /// Text of the answer.
+    Text(Text<'a>),
+    /// Text of a refusal.
+    Refusal(Spelled<'a>),
+    /// One annotation of the text before it, a JSON object as it came.
+    Annotation(&'a [u8]),
+    /// A part of a tool call.
+    Call(Call<'a>),
+    /// What is open ends here: a piece of the same kind that follows begins a new item.
+    Break,
+    /// Why the model stopped, in the words of Chat Completions (`stop`, `length`, `tool_calls`, `content_filter`, or another).
+    Finish(Spelled<'a>),
+}
+
+/// The reply as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// The upstream's id for the reply.
+    pub id: Option<Spelled<'a>>,
+    /// The upstream's name for the model.
+    pub model: Option<Spelled<'a>>,
+    /// Seconds since 1970, a number as it is spelled.
+    pub created: Option<&'a [u8]>,
+    /// `service_tier`.
+    pub service_tier: Option<Spelled<'a>>,
+}
+
+/// Thinking, or what stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reasoning<'a> {
+    /// The model's own words.
+    Text(Spelled<'a>),
+    /// A summary of them.
+    Summary(Spelled<'a>),
+    /// The whole of it, unreadable: to be given back as it came.
+    Encrypted(Spelled<'a>),
+}
+
+/// Text of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// May be empty.
+    pub text: Spelled<'a>,
+    /// A JSON array of token log probabilities in the form of Chat Completions (`choices[].logprobs.content`).
+    pub logprobs: Option<&'a [u8]>,
+    /// What the text is for, where the model says so.
+    pub phase: Option<Phase>,
+}
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Said on the way to the answer (gpt-oss: channel `commentary` without a recipient).
+    Commentary,
+    /// The answer.
+    FinalAnswer,
+}
+
+/// A part of a tool call. Which call it belongs to is for the writer to find out: upstreams say it in many ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// Among the calls of the reply, as the upstream counts.
+    pub index: Option<u64>,
+    /// Empty: not said.
+    pub id: Spelled<'a>,
+    /// Empty: not said.
+    pub name: Spelled<'a>,
+    /// The next part of the arguments, a JSON text in a JSON string (of a custom tool: of its input).
+    pub arguments: Spelled<'a>,
+    /// A custom tool's, whose input is free text.
+    pub custom: bool,
+}
