@@ -22,6 +22,11 @@ pub enum Piece<'a> {
     Annotation(&'a [u8]),
     /// A part of a tool call.
     Call(Call<'a>),
+    /// A whole item of the Responses interface that has no pieces (a hosted tool's call, a compaction, …): a JSON object as it came, in its
+    /// last state. Only a writer of that interface has a place for it.
+    Item(&'a [u8]),
+    /// A part of the open item ends here: what follows of the same kind is the item's next part (of a summary, of a message's content).
+    Part,
     /// What is open ends here: a piece of the same kind that follows begins a new item.
     Break,
     /// Why the model stopped, in the words of Chat Completions (`stop`, `length`, `tool_calls`, `content_filter`, or another).
