@@ -107,18 +107,12 @@ async def test_in_a_stream(wire: WireStand, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", STREAMS.values(), ids=STREAMS.keys())
-async def test_in_a_stream_byte_by_byte(wire: WireStand, sent: bytes) -> None:
-    exchange = await wire.ask(body(*(sent[i : i + 1] for i in range(len(sent)))), **ASKED)
-    assert_shown(last_usage(exchange.body))
-    assert_billed_as_reported(exchange.line)
-
-
-@pytest.mark.parametrize("sent", STREAMS.values(), ids=STREAMS.keys())
-async def test_in_a_stream_cut_within_the_usage(wire: WireStand, sent: bytes) -> None:
-    """At each byte from before the usage to the end of the stream."""
+async def test_in_a_stream_byte_by_byte_and_cut_within_the_usage(wire: WireStand, sent: bytes) -> None:
+    """At each third byte from before the usage to the end of the stream."""
     start = sent.index(b"prompt_tokens", len(sent) // 2 if b"written" in sent else 0) - 20
     cuts = [[sent[:at], 0.002, sent[at:]] for at in range(start, len(sent), 3)]
-    exchanges = await wire.ask_each(cuts, **ASKED)
+    bytewise = [sent[at : at + 1] for at in range(len(sent))]
+    exchanges = await wire.ask_each([bytewise, *cuts], **ASKED)
     assert len({exchange.body for exchange in exchanges}) == 1
     assert_shown(last_usage(exchanges[0].body))
     for exchange in exchanges:
@@ -168,19 +162,12 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("sent", DOCUMENTS.values(), ids=DOCUMENTS.keys())
-async def test_in_documents(wire: WireStand, sent: bytes) -> None:
-    exchange = await wire.ask(body(sent, content_type="application/json"))
-    assert exchange.body.count(REPORTED_MEMBERS) == sent.count(b"cached_tokens")
-    assert exchange.body.replace(b"," + REPORTED_MEMBERS, b"") == sent
-    assert_billed_as_reported(exchange.line)
-
-
-@pytest.mark.parametrize("sent", DOCUMENTS.values(), ids=DOCUMENTS.keys())
-async def test_in_documents_byte_by_byte(wire: WireStand, sent: bytes) -> None:
-    steps = (sent[i : i + 1] for i in range(len(sent)))
-    exchange = await wire.ask(body(*steps, content_type="application/json"))
-    assert exchange.body.replace(b"," + REPORTED_MEMBERS, b"") == sent
-    assert_billed_as_reported(exchange.line)
+async def test_in_documents_whole_and_byte_by_byte(wire: WireStand, sent: bytes) -> None:
+    bytewise = [sent[at : at + 1] for at in range(len(sent))]
+    for exchange in await wire.ask_each([[sent], bytewise], content_type="application/json"):
+        assert exchange.body.count(REPORTED_MEMBERS) == sent.count(b"cached_tokens")
+        assert exchange.body.replace(b"," + REPORTED_MEMBERS, b"") == sent
+        assert_billed_as_reported(exchange.line)
 
 
 async def test_in_a_document_that_is_unfolded(wire: WireStand) -> None:

@@ -316,16 +316,6 @@ async def test_not_more_than_some_bytes_are_held_back(pair: Pair) -> None:
     assert not await held_for(pair, comment * (HOLD_BYTES // 1024 + 1), model="pair", seconds=5)
 
 
-async def test_not_longer_than_some_seconds_is_it_held_back(slow: Slow) -> None:
-    """Once it was let go, the stream is never switched."""
-    held, rest = await slow.held
-    assert HOLD_SECONDS < held < HOLD_SECONDS + 5
-    assert rest.startswith(ROLE)
-    [*_, last] = sse_reference.parse(rest)
-    assert json.loads(last.data)["error"]["code"] == "truncated"
-    assert b"from the second" not in rest
-
-
 # === connections that died while idle ===
 
 
@@ -400,3 +390,13 @@ async def test_an_idle_connection_is_not_used_after_the_configured_time(pair: Pa
 async def test_idle_connections_are_closed_before_most_servers_do_so_themselves(slow: Slow) -> None:
     """uvicorn closes after 5 s, and a request that meets that moment is lost."""
     assert 1 < await slow.idle < 5
+
+
+async def test_not_longer_than_some_seconds_is_it_held_back(slow: Slow) -> None:
+    """Once it was let go, the stream is never switched."""
+    held, rest = await slow.held
+    assert HOLD_SECONDS < held < HOLD_SECONDS + 5
+    assert rest.startswith(ROLE)
+    [*_, last] = sse_reference.parse(rest)
+    assert json.loads(last.data)["error"]["code"] == "truncated"
+    assert b"from the second" not in rest

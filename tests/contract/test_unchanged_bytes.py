@@ -70,15 +70,11 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("sent", UNUSUAL.values(), ids=UNUSUAL.keys())
 async def test_a_stream_without_usage_comes_byte_for_byte(wire: WireStand, sent: bytes) -> None:
-    exchange = await wire.stream(body(sent))
-    assert exchange.body == sent
-    assert exchange.line["result"] == "ok"
-
-
-@pytest.mark.parametrize("sent", UNUSUAL.values(), ids=UNUSUAL.keys())
-async def test_it_does_when_each_byte_is_a_write(wire: WireStand, sent: bytes) -> None:
-    exchange = await wire.stream(body(*(sent[i : i + 1] for i in range(len(sent)))))
-    assert exchange.body == sent
+    """In one write, and in a write for each byte."""
+    bytewise = [sent[at : at + 1] for at in range(len(sent))]
+    for exchange in await wire.ask_each([[sent], bytewise], stream=True):
+        assert exchange.body == sent
+        assert exchange.line["result"] == "ok"
 
 
 @pytest.mark.parametrize(
