@@ -13,5 +13,6 @@ pub mod mode;
 pub mod output;
 pub mod pipeline;
 pub mod request;
+pub mod responses;
 pub mod sse;
 pub mod usage;

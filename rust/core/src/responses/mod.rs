@@ -1,0 +1,5 @@
+//! The Responses interface.
+//!
+//! * [`echo`]: what a response says of the request that it answers.
+
+pub mod echo;
