@@ -243,6 +243,16 @@ pub fn decode(content: &[u8]) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
+/// [`decode`] for keys: bytes, since most of them are compared with names.
+#[must_use]
+pub fn plain(content: &[u8]) -> Cow<'_, [u8]> {
+    if content.contains(&b'\\') {
+        Cow::Owned(decode(content).into_owned().into_bytes())
+    } else {
+        Cow::Borrowed(content)
+    }
+}
+
 /// Appends `text` as a JSON string, quotes included. Only what RFC 8259 section 7 demands is escaped.
 pub fn encode(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');

@@ -3,6 +3,15 @@
 //!
 //! Text stays spelled as it stood between the quotes of a JSON string: it is moved from one document into another without being
 //! decoded. Half a surrogate pair may end one piece and begin the next.
+//!
+//! * [`chat_chunks`]: chunks of a chat completion → pieces.
+
+pub mod chat_chunks;
+
+use bytes::Bytes;
+
+use crate::json::scan::Fault;
+use crate::usage::Usage;
 
 /// Text as it is spelled between the quotes of a JSON string, without them.
 pub type Spelled<'a> = &'a [u8];
@@ -90,4 +99,67 @@ pub struct Call<'a> {
     pub arguments: Spelled<'a>,
     /// A custom tool's, whose input is free text.
     pub custom: bool,
+    /// `extra_content`, a JSON object that has to be given back as it came (Gemini's thought signatures: google/genai's
+    /// `python-genai#2868`, `pi#6733`).
+    pub extra: Option<&'a [u8]>,
+}
+
+/// How a reply ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending<'a> {
+    /// As the upstream says: with a reason ([`Piece::Finish`]), or with its protocol's mark of the end.
+    Regular,
+    /// Before its end.
+    Failed(Failure<'a>),
+}
+
+/// Why a reply failed, decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failure<'a> {
+    /// A sentence for people.
+    pub message: &'a str,
+    /// A word for programs.
+    pub code: Option<&'a str>,
+    /// The class of errors that it belongs to (`type`).
+    pub kind: Option<&'a str>,
+}
+
+/// What a reply used.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent<'a> {
+    /// The counts.
+    pub usage: &'a Usage,
+    /// What is to be added to the usage object: JSON members on one line, without braces.
+    pub members: Option<&'a Bytes>,
+}
+
+/// Makes a protocol of pieces. Bounded by whoever gives them, see [`held`](Self::held).
+pub trait Writer: Send {
+    /// Takes in one piece, and appends what the client can be told by now.
+    fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>);
+
+    /// The reply's end: what is open is closed. Called once; nothing is written after it. `now`: seconds since 1970, where known.
+    fn end(
+        &mut self,
+        ending: Ending<'_>,
+        spent: Option<Spent<'_>>,
+        now: Option<u64>,
+        out: &mut Vec<u8>,
+    );
+
+    /// Bytes that are kept until the end.
+    fn held(&self) -> usize;
+}
+
+/// Makes pieces of a protocol.
+pub trait Reader: Send {
+    /// Reads the payload of one event and calls `give` with each of its pieces, in their order. Nothing is given of a payload that is
+    /// no JSON.
+    ///
+    /// # Errors
+    /// `payload` is not one JSON document.
+    fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault>;
+
+    /// No payload follows: what was kept back is given.
+    fn end(&mut self, give: &mut dyn FnMut(&Piece<'_>));
 }

@@ -424,12 +424,7 @@ impl Payload {
 }
 
 fn name<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
-    let raw = key.content(text);
-    if raw.contains(&b'\\') {
-        Cow::Owned(string::decode(raw).into_owned().into_bytes())
-    } else {
-        Cow::Borrowed(raw)
-    }
+    string::plain(key.content(text))
 }
 
 #[expect(
