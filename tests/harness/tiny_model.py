@@ -7,7 +7,9 @@ state, how likely each token is to follow. So it says what is written here:
 - greedily (temperature 0): `REASONING`, where the prompt turned thinking on, then `ANSWER`, then its end;
 - with a temperature: it skips and repeats words, and still ends by itself;
 - with `ignore_eos`: the same words over and over;
-- with `CALL_BIAS`: a call of `TOOL_NAME` with `TOOL_ARGUMENTS` in place of the answer.
+- with `CALL_BIAS`: a call of `TOOL_NAME` with `TOOL_ARGUMENTS` in place of the answer;
+- the same where tools are offered and the last message is a user's that has the word `CALL_WORD` in it: then
+  the prompt ends in a token that only a call follows. So whoever gives the tool's result gets the answer.
 
 A word is one token, so streams have one word a chunk. Prompts are read byte by byte, one token each.
 """
@@ -24,19 +26,27 @@ ANSWER = " the river runs under a stone bridge and small boats carry red apples 
 REASONING = " so maybe first check then wait"
 TOOL_NAME = "get_weather"
 TOOL_ARGUMENTS = '{"city": "Rome"}'
+CALL_WORD = "weather"
 
-CONTEXT = 32_768
+CONTEXT = 131_072
 
-_END, _THINK, _END_THINK = "<|im_end|>", "<think>", "</think>"
-_CALL = (
-    "<tool_call>",
-    f'\n{{"name": "{TOOL_NAME}", "arguments": ',
-    '{"city": "',
-    "Rome",
-    '"}',
-    "}\n",
-    "</tool_call>",
-)
+_END, _THINK, _END_THINK, _DECIDE = "<|im_end|>", "<think>", "</think>", "<decide>"
+_CALL_START = "<tool_call>"
+
+
+def _call(name: str, arguments: str) -> tuple[str, ...]:
+    """The tokens of a call whose arguments are an object with one string."""
+    key, _, rest = arguments.partition(': "')
+    return (
+        _CALL_START,
+        f'\n{{"name": "{name}", "arguments": ',
+        f'{key}: "',
+        rest.removesuffix('"}'),
+        '"}',
+        "}\n",
+        "</tool_call>",
+    )
+
 
 # Logits. What is not named is so unlikely that a reply never has half a character in it. `_NEXT` leaves the
 # other words a chance at llama.cpp's usual sampling: temperature 0.8, and nothing below 5 % of the likeliest.
@@ -73,7 +83,10 @@ _TEMPLATE = """\
 {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
 {%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
-{%- if enable_thinking is defined and enable_thinking %}{{- '<think>' }}{%- endif %}{%- endif %}"""
+{%- if tools and messages[-1].role == 'user' and CALL_WORD in messages[-1].content %}{{- '<decide>' }}
+{%- elif enable_thinking is defined and enable_thinking %}{{- '<think>' }}{%- endif %}{%- endif %}""".replace(
+    "CALL_WORD", f"'{CALL_WORD}'"
+)
 
 
 def _words(text: str) -> list[str]:
@@ -88,7 +101,7 @@ class _Token:
     kind: gguf.TokenType
 
 
-def _vocabulary() -> Iterator[_Token]:
+def _vocabulary(call: tuple[str, ...]) -> Iterator[_Token]:
     yield _Token("<unk>", gguf.TokenType.UNKNOWN)
     for text in ("<|im_start|>", _END):
         yield _Token(text, gguf.TokenType.CONTROL)
@@ -96,44 +109,52 @@ def _vocabulary() -> Iterator[_Token]:
         yield _Token(f"<0x{byte:02X}>", gguf.TokenType.BYTE)
     for word in _words(REASONING) + _words(ANSWER):
         yield _Token(word.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
-    for text in (_THINK, _END_THINK, *_CALL):
+    for text in (_THINK, _END_THINK, _DECIDE, *call):
         yield _Token(text, gguf.TokenType.USER_DEFINED)
 
 
-_TOKENS = tuple(_vocabulary())
-_ID = {token.text.replace("\u2581", " "): number for number, token in enumerate(_TOKENS)}
+def _ids(tokens: tuple[_Token, ...]) -> dict[str, int]:
+    return {token.text.replace("\u2581", " "): number for number, token in enumerate(tokens)}
 
-CALL_BIAS = {str(_ID[_CALL[0]]): 20}
+
+CALL_BIAS = {str(_ids(tuple(_vocabulary((_CALL_START,))))[_CALL_START]): 20}
 """A `logit_bias` that makes the answer one tool call."""
 
 
-def write_tiny_model(path: Path) -> None:
-    """Write the model to `path`, in the GGUF format, with all that it needs: 0.4 MB."""
-    states = _states()
+def write_tiny_model(path: Path, *, tool_name: str = TOOL_NAME, tool_arguments: str = TOOL_ARGUMENTS) -> None:
+    """Write the model to `path`, in the GGUF format, with all that it needs: 0.4 MB.
+
+    `tool_arguments` are an object with one string.
+    """
+    call = _call(tool_name, tool_arguments)
+    tokens = tuple(_vocabulary(call))
+    ids = _ids(tokens)
+    states = _states(ids, call)
     width = -(-(max(states.values()) + 1) // 32) * 32
-    embedding = np.zeros((len(_TOKENS), width), np.float32)
-    for number in range(len(_TOKENS)):
+    embedding = np.zeros((len(tokens), width), np.float32)
+    for number in range(len(tokens)):
         embedding[number, states.get(number, 0)] = 1
     # A vector with a single one is scaled by the norm before the output to sqrt(width).
-    output = _output(states, width) / np.sqrt(width, dtype=np.float32)
-    _write(path, embedding, output)
+    output = _output(ids, call, states, width) / np.sqrt(width, dtype=np.float32)
+    _write(path, tokens, embedding, output)
 
 
-def _states() -> dict[int, int]:
+def _states(ids: dict[str, int], call: tuple[str, ...]) -> dict[int, int]:
     """The dimension of each token that leaves the model in a state of its own; all others share the first."""
-    own = [*_words(REASONING), *_words(ANSWER), _THINK, *_CALL]
-    return {_ID[text]: state for state, text in enumerate(own, 1)}
+    own = [*_words(REASONING), *_words(ANSWER), _THINK, _DECIDE, *call]
+    return {ids[text]: state for state, text in enumerate(own, 1)}
 
 
-def _output(states: dict[int, int], width: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+def _output(
+    ids: dict[str, int], call: tuple[str, ...], states: dict[int, int], width: int
+) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """What follows: token by state, logits."""
-    follows = np.full((len(_TOKENS), width), _NEVER, np.float32)
-    answer = [_ID[word] for word in _words(ANSWER)]
-    reasoning = [_ID[word] for word in _words(REASONING)]
-    call = [_ID[text] for text in _CALL]
+    follows = np.full((len(ids), width), _NEVER, np.float32)
+    answer = [ids[word] for word in _words(ANSWER)]
+    reasoning = [ids[word] for word in _words(REASONING)]
     for start, words, end in (
-        (0, answer, _ID[_END]),
-        (states[_ID[_THINK]], reasoning, _ID[_END_THINK]),
+        (0, answer, ids[_END]),
+        (states[ids[_THINK]], reasoning, ids[_END_THINK]),
     ):
         visited = [start, *(states[word] for word in words)]
         for state, following in zip(visited, (*words, end), strict=True):
@@ -142,14 +163,16 @@ def _output(states: dict[int, int], width: int) -> "np.ndarray[tuple[int, int], 
         # What comes where the end is not allowed.
         follows[words[0], visited[-1]] = _SOMETIMES
     # Only instead of an answer: what is said while thinking is not read as a call.
-    follows[call[0], 0] = _UNASKED
-    for this, following in itertools.pairwise((*call, _ID[_END])):
-        follows[following, states[this]] = _ALWAYS
+    follows[ids[call[0]], 0] = _UNASKED
+    said = (_DECIDE, *call, _END)
+    for this, following in itertools.pairwise(said):
+        follows[ids[following], states[ids[this]]] = _ALWAYS
     return follows
 
 
 def _write(
     path: Path,
+    tokens: tuple[_Token, ...],
     embedding: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
     output: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
 ) -> None:
@@ -164,16 +187,16 @@ def _write(
     writer.add_head_count_kv(1)
     writer.add_rope_dimension_count(width)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_vocab_size(len(_TOKENS))
+    writer.add_vocab_size(len(tokens))
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("llama")
     writer.add_tokenizer_pre("default")
-    writer.add_token_list([token.text for token in _TOKENS])
-    writer.add_token_scores([0.0] * len(_TOKENS))
-    writer.add_token_types([token.kind for token in _TOKENS])
+    writer.add_token_list([token.text for token in tokens])
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types([token.kind for token in tokens])
     writer.add_unk_token_id(0)
-    writer.add_bos_token_id(_ID["<|im_start|>"])
-    writer.add_eos_token_id(_ID[_END])
+    writer.add_bos_token_id(_ids(tokens)["<|im_start|>"])
+    writer.add_eos_token_id(_ids(tokens)[_END])
     writer.add_add_bos_token(False)
     writer.add_add_space_prefix(False)
     writer.add_chat_template(_TEMPLATE)
