@@ -6,6 +6,7 @@
 pub mod chat;
 pub mod cost;
 pub mod error;
+pub mod harmony;
 pub mod json;
 pub mod limits;
 pub mod meter;

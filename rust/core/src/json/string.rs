@@ -256,23 +256,30 @@ pub fn plain(content: &[u8]) -> Cow<'_, [u8]> {
 /// Appends `text` as a JSON string, quotes included. Only what RFC 8259 section 7 demands is escaped.
 pub fn encode(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for char in text.chars() {
-        match char {
-            '"' => out.extend_from_slice(b"\\\""),
-            '\\' => out.extend_from_slice(b"\\\\"),
-            '\n' => out.extend_from_slice(b"\\n"),
-            '\r' => out.extend_from_slice(b"\\r"),
-            '\t' => out.extend_from_slice(b"\\t"),
-            '\u{0}'..='\u{1f}' => {
-                out.extend_from_slice(format!("\\u{:04x}", char as u32).as_bytes())
-            }
-            _ => {
-                let mut utf8 = [0; 4];
-                out.extend_from_slice(char.encode_utf8(&mut utf8).as_bytes());
-            }
-        }
-    }
+    spell(text, out);
     out.push(b'"');
+}
+
+/// Appends `text` as it is spelled between the quotes of a JSON string.
+pub fn spell(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    while let Some(place) = rest.iter().position(|&byte| is_special(byte)) {
+        let (plain, others) = rest.split_at(place);
+        out.extend_from_slice(plain);
+        let Some((&special, others)) = others.split_first() else {
+            return;
+        };
+        match special {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+        }
+        rest = others;
+    }
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
