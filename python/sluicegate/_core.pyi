@@ -274,7 +274,8 @@ class Relay:
     ) -> Exchange:
         """Send `request` to `route` and pump the reply into `reply.send`.
 
-        `path` is the endpoint below the base URL (`/chat/completions`, `/completions`, `/embeddings`).
+        `path` is the endpoint below the base URL (`/chat/completions`, `/responses`, `/completions`,
+        `/embeddings`).
         `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left
         out here.
         """

@@ -110,15 +110,20 @@ class WireStand:
 
     @contextlib.asynccontextmanager
     async def connected(
-        self, script: Script, *, headers: tuple[str, ...] = (), **members: Any
+        self,
+        script: Script,
+        *,
+        path: str = CHAT,
+        headers: tuple[str, ...] = (),
+        body: bytes | None = None,
+        **members: Any,
     ) -> AsyncIterator["Caller"]:
         """A client that has sent its request, for tests that look at a reply while it comes."""
+        sent = request_body(**members) if body is None else body
         self.upstream.script = script
         request_id = _request_id()
         async with RawConnection(*self.address) as connection:
-            await connection.post(
-                CHAT, request_body(**members), headers=(*headers, f"x-request-id: {request_id}")
-            )
+            await connection.post(path, sent, headers=(*headers, f"x-request-id: {request_id}"))
             yield Caller(self.gateway, connection, request_id)
 
     async def _ask(self, path: str, headers: tuple[str, ...], body: bytes) -> Exchange:

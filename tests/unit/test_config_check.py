@@ -168,7 +168,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("upstreams.local.base_url", "http://host/v1/chat/completions", "names an endpoint"),
         ("upstreams.local.base_url", None, "should be text"),
         ("upstreams.local.api_key", "", "is empty"),
-        ("upstreams.local.api", "soap", "should be 'chat'"),
+        ("upstreams.local.api", "soap", "should be 'chat', 'responses' or 'both'"),
         ("upstreams.local.stream_options", "perhaps", "should be true or false"),
         ("upstreams.local.headers", {"a b": "sekrit"}, "has a name that is not a header name"),
         ("upstreams.local.headers", {"X-A": "sekrit\r\nX-B: 1"}, "the value of X-A cannot be sent"),

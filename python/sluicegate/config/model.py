@@ -51,7 +51,7 @@ Dialect = Literal[
     "perplexity",
     "xai",
 ]
-Api = Literal["chat"]
+Api = Literal["chat", "responses", "both"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
@@ -124,7 +124,10 @@ class UpstreamConfig(Section):
 
     base_url: BaseUrl = Field(description="Up to and without the endpoint: http://127.0.0.1:8000/v1")
     api_key: Secret | None = Field(default=None, description="Sent as `Authorization: Bearer …`.")
-    api: Api = "chat"
+    api: Api = Field(
+        default="chat",
+        description="What it serves: Chat Completions, the Responses API, or both (vLLM, llama.cpp).",
+    )
     dialect: Dialect | None = Field(
         default=None, description="How it reports usage; null: told from the reply."
     )

@@ -10,7 +10,16 @@ from typing import Any
 from sluicegate import _core
 from sluicegate._core import Relay
 from sluicegate.config import Config
-from sluicegate.gateway import chat_completions, completions, embeddings, errors, exposition, health, models
+from sluicegate.gateway import (
+    chat_completions,
+    completions,
+    embeddings,
+    errors,
+    exposition,
+    health,
+    models,
+    responses,
+)
 from sluicegate.gateway.asgi import Application, Receive, Scope, Send, request_id_of, respond
 from sluicegate.gateway.keys import Keyring
 from sluicegate.gateway.refusal import refuse
@@ -38,6 +47,7 @@ class Gateway:
         shown = models.ModelsEndpoint(state)
         self._endpoints: dict[str, Mapping[str, Application]] = {
             chat_completions.PATH: {"POST": chat_completions.chat_completions(state)},
+            responses.PATH: {"POST": responses.responses(state)},
             completions.PATH: {"POST": completions.completions(state)},
             embeddings.PATH: {"POST": embeddings.embeddings(state)},
             models.PATH: _get(shown),

@@ -7,4 +7,5 @@ PATH = "/v1/chat/completions"
 
 
 def chat_completions(state: State) -> RelayedEndpoint:
-    return RelayedEndpoint(state, "chat_completions", "/chat/completions")
+    others = (name for name, upstream in state.config.upstreams.items() if upstream.api == "responses")
+    return RelayedEndpoint(state, "chat_completions", "/chat/completions", frozenset(others))

@@ -108,6 +108,12 @@ def unknown_model(name: str) -> ErrorReply:
     return error_reply(404, message, code="model_not_found", param="model")
 
 
+def api_not_served(name: str, path: str) -> ErrorReply:
+    """None of the model's upstreams serves the API at `path`."""
+    message = f"The model `{name[:256]}` is not served at {path}."
+    return error_reply(404, message, code="api_not_served", param="model")
+
+
 def unknown_url(method: str, path: str) -> ErrorReply:
     return error_reply(404, f"Invalid URL ({method} {path[:256]})", code="unknown_url")
 

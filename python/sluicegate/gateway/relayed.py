@@ -32,14 +32,18 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class RelayedEndpoint:
-    """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL."""
+    """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL.
 
-    __slots__ = ("_name", "_path", "_patience", "_state")
+    `not_by`: the upstreams that do not serve it.
+    """
 
-    def __init__(self, state: State, name: str, path: str) -> None:
+    __slots__ = ("_name", "_not_by", "_path", "_patience", "_state")
+
+    def __init__(self, state: State, name: str, path: str, not_by: frozenset[str] = frozenset()) -> None:
         self._state = state
         self._name = name
         self._path = path
+        self._not_by = not_by
         self._patience = Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,6 +84,11 @@ class RelayedEndpoint:
         state = self._state
         call.model = model.name
         routes = state.policy.order(model)
+        if self._not_by:
+            routes = [route for route in routes if route.upstream.name not in self._not_by]
+            if not routes:
+                await call.refuse(errors.api_not_served(model.name, call.scope["path"]))
+                return
         loop = state.running_loop()
         reply = Reply(state, loop, state.tasks, call.send, call.request_id, model.name, routes)
         try:

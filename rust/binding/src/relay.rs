@@ -77,6 +77,7 @@ impl PyRelay {
             "/chat/completions" => Api::Chat,
             "/completions" => Api::Completions,
             "/embeddings" => Api::Embeddings,
+            "/responses" => Api::Responses,
             _ => {
                 return Err(PyValueError::new_err(format!(
                     "no API is known at '{path}'"

@@ -100,9 +100,9 @@ fn responses_events(json: &mut Writer, failure: Failure<'_>, position: Position<
     json.quoted(position.reply_id.unwrap_or("resp_unknown"));
     json.raw(",\"object\":\"response\",\"created_at\":");
     json.raw(position.created.unwrap_or("0"));
-    json.raw(",\"status\":\"failed\",\"error\":{\"code\":");
-    json.quoted(failure.code);
-    json.raw(",\"message\":").quoted(failure.message);
+    // The codes of a failed response are a closed set, those of the event before it are not.
+    json.raw(",\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":");
+    json.quoted(failure.message);
     json.raw("},\"incomplete_details\":null,\"instructions\":null,\"metadata\":{},\"model\":");
     json.quoted(position.model.unwrap_or_default());
     json.raw(",\"output\":[],\"parallel_tool_calls\":true,\"temperature\":null,");

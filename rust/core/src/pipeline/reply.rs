@@ -324,6 +324,7 @@ impl Reply {
             && matches!(state, "completed" | "incomplete" | "failed" | "cancelled")
         {
             self.note_finish(Some(status.as_deref().unwrap_or(state).into()));
+            self.facts.done |= source != Source::Document;
             return true;
         }
         let is_delta = event_type.ends_with(".delta");

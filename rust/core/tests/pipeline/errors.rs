@@ -189,6 +189,7 @@ fn a_failed_response_goes_on_where_its_events_ended() {
     assert_eq!(events[0].0, "event: error");
     assert_eq!(events[0].1["sequence_number"], 10);
     assert_eq!(events[0].1["message"], "\"a\" stalled");
+    assert_eq!(events[0].1["code"], "timeout");
     assert_eq!(events[1].0, "event: response.failed");
     assert_eq!(events[1].1["sequence_number"], 11);
     let response = &events[1].1["response"];
@@ -200,5 +201,16 @@ fn a_failed_response_goes_on_where_its_events_ended() {
         (&response["created_at"], &response["status"]),
         (&17.into(), &"failed".into())
     );
-    assert_eq!(response["error"]["code"], "timeout");
+    assert_eq!(response["error"]["code"], "server_error");
+}
+
+#[test]
+fn a_responses_stream_is_done_with_its_terminal_event() {
+    for state in ["completed", "incomplete", "failed"] {
+        let data = format!(r#"{{"type":"response.{state}","response":{{"status":"{state}"}}}}"#);
+        assert!(facts(Api::Responses, &format!("data: {data}\n\n")).done);
+        assert!(!facts(Api::Chat, &format!("data: {data}\n\n")).done);
+    }
+    let data = r#"{"type":"response.output_text.done","text":"response.completed"}"#;
+    assert!(!facts(Api::Responses, &format!("data: {data}\n\n")).done);
 }
