@@ -5,3 +5,4 @@ pub mod documents;
 pub mod scan;
 pub mod splice;
 pub mod string;
+pub(crate) mod view;

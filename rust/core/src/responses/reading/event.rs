@@ -1,0 +1,93 @@
+//! What an event says, and which text it is about.
+
+use crate::json::scan::{Fault, Members};
+use crate::json::string;
+use crate::json::view::View;
+
+use super::items::{Name, Sort};
+
+/// The members of an event.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Event<'a> {
+    pub(super) kind: &'a [u8],
+    pub(super) item_id: &'a [u8],
+    pub(super) output_index: Option<u64>,
+    pub(super) content_index: Option<u64>,
+    pub(super) summary_index: Option<u64>,
+    /// The next part of a text, or all of it: `delta`, `text`, `refusal`, `arguments`, `input`.
+    pub(super) delta: Option<View<'a>>,
+    pub(super) whole: Option<View<'a>>,
+    pub(super) logprobs: Option<View<'a>>,
+    pub(super) item: Option<View<'a>>,
+    pub(super) part: Option<View<'a>>,
+    pub(super) annotation: Option<View<'a>>,
+    pub(super) response: Option<View<'a>>,
+}
+
+impl<'a> Event<'a> {
+    pub(super) fn read(text: &'a [u8], max_depth: usize) -> Result<Self, Fault> {
+        let mut event = Event::default();
+        for member in Members::document(text, max_depth)? {
+            let member = member?;
+            let value = View::new(text, member.value);
+            match &*string::plain(member.raw_key(text)) {
+                b"type" => event.kind = value.content(),
+                b"item_id" => event.item_id = value.content(),
+                b"output_index" => event.output_index = value.as_u64(),
+                b"content_index" => event.content_index = value.as_u64(),
+                b"summary_index" => event.summary_index = value.as_u64(),
+                b"delta" => event.delta = Some(value),
+                b"text" | b"refusal" | b"arguments" | b"input" => event.whole = Some(value),
+                b"logprobs" => event.logprobs = Some(value),
+                b"item" => event.item = Some(value),
+                b"part" => event.part = Some(value),
+                b"annotation" => event.annotation = Some(value),
+                b"response" => event.response = Some(value),
+                _ => {}
+            }
+        }
+        Ok(event)
+    }
+
+    pub(super) fn name(&self) -> Name<'a> {
+        Name {
+            id: self.item_id,
+            call_id: b"",
+            output_index: self.output_index,
+        }
+    }
+}
+
+/// The text that an event of this type says the next part of, or all of; whether it is a custom tool's.
+pub(super) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
+    Some(match kind {
+        b"response.output_text.delta" | b"response.output_text.done" => (Sort::Text, false),
+        b"response.refusal.delta" | b"response.refusal.done" => (Sort::Refusal, false),
+        // The second name is that of Open Responses' first schema.
+        b"response.reasoning_text.delta"
+        | b"response.reasoning_text.done"
+        | b"response.reasoning.delta"
+        | b"response.reasoning.done" => (Sort::Thinking, false),
+        b"response.reasoning_summary_text.delta" | b"response.reasoning_summary_text.done" => {
+            (Sort::Summary, false)
+        }
+        b"response.function_call_arguments.delta" | b"response.function_call_arguments.done" => {
+            (Sort::Arguments, false)
+        }
+        b"response.custom_tool_call_input.delta" | b"response.custom_tool_call_input.done" => {
+            (Sort::Arguments, true)
+        }
+        _ => return None,
+    })
+}
+
+/// The text that a part of this type holds, and the member that it is in.
+pub(super) fn part_text(part: View<'_>) -> Option<(Sort, &'static str)> {
+    Some(match part.filled("type")? {
+        b"output_text" | b"text" => (Sort::Text, "text"),
+        b"refusal" => (Sort::Refusal, "refusal"),
+        b"reasoning_text" => (Sort::Thinking, "text"),
+        b"summary_text" => (Sort::Summary, "text"),
+        _ => return None,
+    })
+}

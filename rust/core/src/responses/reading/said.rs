@@ -1,0 +1,135 @@
+//! What was said of a text so far, without keeping it.
+
+/// FNV-1a's numbers for 64 bits.
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The length and a hash of a text that came in pieces. Both count UTF-16 units: pieces may be spelled in another way than the whole is, and
+/// may be cut between the halves of a surrogate pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    units: u64,
+    hash: u64,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Said {
+            units: 0,
+            hash: BASIS,
+        }
+    }
+}
+
+impl Said {
+    pub(super) fn is_empty(self) -> bool {
+        self.units == 0
+    }
+
+    fn add(&mut self, unit: u16) {
+        self.units += 1;
+        self.hash = (self.hash ^ u64::from(unit)).wrapping_mul(PRIME);
+    }
+
+    /// Takes in the next piece, spelled.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        let mut at = 0;
+        while let Some((units, len)) = letter(piece, at) {
+            units.into_iter().flatten().for_each(|unit| self.add(unit));
+            at += len;
+        }
+    }
+
+    /// What of `whole`, spelled, has not been said. None where it does not begin with what was.
+    pub(super) fn rest_of(self, whole: &[u8]) -> Option<&[u8]> {
+        let mut so_far = Said::default();
+        let mut at = 0;
+        while so_far.units < self.units {
+            let (units, len) = letter(whole, at)?;
+            units
+                .into_iter()
+                .flatten()
+                .for_each(|unit| so_far.add(unit));
+            at += len;
+        }
+        (so_far == self).then(|| whole.get(at..).unwrap_or_default())
+    }
+}
+
+/// The letter at `at` of spelled text as UTF-16, and the bytes that it takes.
+fn letter(text: &[u8], at: usize) -> Option<([Option<u16>; 2], usize)> {
+    let &first = text.get(at)?;
+    let one = |unit: u8, len| Some(([Some(u16::from(unit)), None], len));
+    match first {
+        b'\\' => match *text.get(at + 1)? {
+            b'u' => {
+                let mut code = 0;
+                for place in at + 2..at + 6 {
+                    code = code << 4 | char::from(*text.get(place)?).to_digit(16)?;
+                }
+                Some(([u16::try_from(code).ok(), None], 6))
+            }
+            b'b' => one(8, 2),
+            b'f' => one(12, 2),
+            b'n' => one(b'\n', 2),
+            b'r' => one(b'\r', 2),
+            b't' => one(b'\t', 2),
+            letter => one(letter, 2),
+        },
+        0..=0x7F => one(first, 1),
+        _ => {
+            let len = match first {
+                0xF0.. => 4,
+                0xE0.. => 3,
+                _ => 2,
+            };
+            let letter = std::str::from_utf8(text.get(at..at + len)?).ok()?;
+            let mut units = letter.encode_utf16();
+            Some(([units.next(), units.next()], len))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(pieces: &[&str]) -> Said {
+        let mut said = Said::default();
+        for piece in pieces {
+            said.push(piece.as_bytes());
+        }
+        said
+    }
+
+    #[test]
+    fn spelling_does_not_matter() {
+        let so_far = said(&[r"a\u00e9\n", r"\ud83d", r"\ude00"]);
+        assert_eq!(
+            so_far.rest_of("aé\\u000a😀 and".as_bytes()),
+            Some(&b" and"[..])
+        );
+        assert_eq!(so_far.rest_of("aé\\n😀".as_bytes()), Some(&b""[..]));
+        assert_eq!(so_far.rest_of("aé\\n".as_bytes()), None);
+        assert_eq!(so_far.rest_of("bé\\n😀".as_bytes()), None);
+        assert_eq!(said(&[r"\ud83d"]).rest_of("😀".as_bytes()), None);
+        assert_eq!(said(&[]).rest_of(b"x"), Some(&b"x"[..]));
+        assert_eq!(said(&["x"]).rest_of(b""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_what_was_not_said(said_part in "[a\"é😀\n]{0,8}", rest in "[a\"é😀\n]{0,8}") {
+            let spell = |text: &str| {
+                let mut spelled = Vec::new();
+                crate::json::string::spell(text, &mut spelled);
+                spelled
+            };
+            let mut so_far = Said::default();
+            so_far.push(&spell(&said_part));
+            let whole = spell(&format!("{said_part}{rest}"));
+            prop_assert_eq!(so_far.rest_of(&whole), Some(&spell(&rest)[..]));
+        }
+    }
+}
