@@ -2,7 +2,9 @@
 
 pub mod cursor;
 pub mod documents;
+pub mod node;
 pub mod scan;
 pub mod splice;
 pub mod string;
 pub(crate) mod view;
+pub mod writer;

@@ -262,7 +262,13 @@ pub fn encode(text: &str, out: &mut Vec<u8>) {
 
 /// Appends `text` as it is spelled between the quotes of a JSON string.
 pub fn spell(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text.as_bytes();
+    spell_bytes(text.as_bytes(), out);
+}
+
+/// [`spell`] for bytes that are text already, such as JSON that is to stand in a JSON string: what is spelled is spelled once more, and
+/// never decoded.
+pub fn spell_bytes(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
     while let Some(place) = rest.iter().position(|&byte| is_special(byte)) {
         let (plain, others) = rest.split_at(place);
         out.extend_from_slice(plain);
@@ -341,6 +347,18 @@ mod tests {
             prop_assert_eq!(decode(&out[1..out.len() - 1]), text.clone());
             prop_assert!(equals(&out[1..out.len() - 1], &text));
             prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+
+        #[test]
+        fn json_spelled_in_a_string_is_that_json(text in any::<String>()) {
+            let mut json = b"{\n\t\"text\": ".to_vec();
+            encode(&text, &mut json);
+            json.push(b'}');
+            let mut out = b"\"".to_vec();
+            spell_bytes(&json, &mut out);
+            out.push(b'"');
+            let inner = serde_json::from_slice::<String>(&out).unwrap();
+            prop_assert_eq!(inner.as_bytes(), &json);
         }
 
         #[test]
