@@ -103,6 +103,15 @@ impl Request {
     /// - [`ErrorKind::WrongType`] for a `stream` that is neither a boolean nor null.
     /// - [`ErrorKind::TooManyDuplicates`] for a member that is read and occurs more than 16 times.
     pub fn parse(body: Bytes, limits: &Limits) -> Result<Self, Error> {
+        Request::read(body, limits, |_, _| Ok(()))
+    }
+
+    /// [`parse`](Self::parse), showing each member of the body to `visit` on the way.
+    pub(crate) fn read(
+        body: Bytes,
+        limits: &Limits,
+        mut visit: impl FnMut(&[u8], Member) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         if body.len() > limits.max_document {
             let offset = limits.max_document as u64;
             return Err(Error::new(ErrorKind::DocumentTooLarge, offset));
@@ -124,7 +133,9 @@ impl Request {
             end: start + 1,
         };
         for member in Members::document(&body, limits.max_depth)? {
-            request.add(member?, limits.max_depth)?;
+            let member = member?;
+            request.add(member, limits.max_depth)?;
+            visit(&body, member)?;
         }
         Ok(request)
     }

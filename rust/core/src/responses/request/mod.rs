@@ -1,0 +1,193 @@
+//! Requests to `/v1/responses`, and requests to Chat Completions made of them.
+//!
+//! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
+//!
+//! * [`items`]: the input as a list of items, for whoever keeps conversations.
+//! * [`to_chat`]: the request for an upstream that speaks Chat Completions only.
+
+pub mod items;
+mod refusal;
+pub mod to_chat;
+pub(super) mod tools;
+
+use bytes::Bytes;
+
+pub use refusal::Refusal;
+
+use crate::error::{Error, ErrorKind};
+use crate::json::node::Node;
+use crate::json::scan::{Kind, Value};
+use crate::limits::Limits;
+use crate::request::Request;
+
+/// The members of a request that have a meaning here. All others are the upstream's.
+const NAMES: [&str; 35] = [
+    "background",
+    "background_options",
+    "client_metadata",
+    "context_management",
+    "conversation",
+    "frequency_penalty",
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "messages",
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+    "verbosity",
+];
+
+/// The place of a member's name in [`NAMES`].
+fn number(key: Node<'_>) -> Option<usize> {
+    NAMES.binary_search(&key.decode()?.as_ref()).ok()
+}
+
+/// A client's request for a response, one JSON object, read once.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sluicegate_core::limits::Limits;
+/// use sluicegate_core::responses::request::ResponsesRequest;
+/// use sluicegate_core::responses::request::to_chat::ChatTarget;
+///
+/// let body = Bytes::from_static(br#"{"model":"m","instructions":"Be brief.","input":"Hi","temperature":0.50}"#);
+/// let request = ResponsesRequest::parse(body, &Limits::default())?;
+/// assert!(request.store());
+/// let chat = request.to_chat(&ChatTarget::default()).unwrap();
+/// assert_eq!(
+///     chat.body,
+///     concat!(
+///         r#"{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"#,
+///         r#""temperature":0.50}"#
+///     )
+/// );
+/// # Ok::<(), sluicegate_core::error::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ResponsesRequest {
+    request: Request,
+    /// Of each member in [`NAMES`], the last value, where it is not null.
+    values: [Option<Value>; NAMES.len()],
+    previous_response_id: Option<Box<str>>,
+}
+
+impl ResponsesRequest {
+    /// Reads a body. Of `limits`, `max_document` and `max_depth` apply.
+    ///
+    /// Only what routing and keeping depend on is checked; the rest is when it is put to an upstream.
+    ///
+    /// # Errors
+    /// As [`Request::parse`] gives them, and [`ErrorKind::WrongType`] for a `store` or `background` that is neither a boolean nor null,
+    /// and a `previous_response_id` that is neither a string nor null.
+    pub fn parse(body: Bytes, limits: &Limits) -> Result<Self, Error> {
+        let mut values = [None; NAMES.len()];
+        let mut previous_response_id = None;
+        let request = Request::read(body, limits, |body, member| {
+            let value = member.value;
+            let Some(number) = number(Node::new(body, member.key)) else {
+                return Ok(());
+            };
+            let allowed: &[Kind] = match NAMES.get(number).copied() {
+                Some("store" | "background") => &[Kind::True, Kind::False, Kind::Null],
+                Some("previous_response_id") => {
+                    previous_response_id = value.decode(body).map(|id| id.into());
+                    &[Kind::String, Kind::Null]
+                }
+                _ => &[value.kind],
+            };
+            if !allowed.contains(&value.kind) {
+                return Err(Error::new(ErrorKind::WrongType, value.start as u64));
+            }
+            if let Some(slot) = values.get_mut(number) {
+                *slot = (value.kind != Kind::Null).then_some(value);
+            }
+            Ok(())
+        })?;
+        Ok(ResponsesRequest {
+            request,
+            values,
+            previous_response_id,
+        })
+    }
+
+    /// The value of a member in [`NAMES`]; None where it is absent or null.
+    pub(super) fn get(&self, name: &str) -> Option<Node<'_>> {
+        let number = NAMES.binary_search(&name).ok();
+        let value = (*self.values.get(number?)?)?;
+        Some(Node::new(self.request.body(), value))
+    }
+
+    /// The whole body.
+    fn root(&self) -> Node<'_> {
+        let body = self.request.body();
+        let start = crate::json::scan::skip_space(body, 0);
+        let kind = Kind::Object;
+        let end = body.len();
+        Node::new(body, Value { kind, start, end })
+    }
+
+    /// The request as bytes to edit in place, for an upstream that speaks Responses.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The body as it came, or as [`with_input_prefix`](Self::with_input_prefix) made it.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        self.request.body()
+    }
+
+    /// The `model` member, decoded. None where it is absent or no string.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.request.model()
+    }
+
+    /// The `stream` member. False where it is absent or null.
+    #[must_use]
+    pub fn stream(&self) -> bool {
+        self.request.stream()
+    }
+
+    /// The `store` member. True where it is absent or null.
+    #[must_use]
+    pub fn store(&self) -> bool {
+        self.get("store").is_none_or(|it| it.kind() == Kind::True)
+    }
+
+    /// The `background` member. False where it is absent or null.
+    #[must_use]
+    pub fn background(&self) -> bool {
+        self.get("background")
+            .is_some_and(|it| it.kind() == Kind::True)
+    }
+
+    /// The `previous_response_id` member, also where [`with_input_prefix`](Self::with_input_prefix) has taken it out.
+    #[must_use]
+    pub fn previous_response_id(&self) -> Option<&str> {
+        self.previous_response_id.as_deref()
+    }
+}

@@ -1,0 +1,445 @@
+//! The tools that a request offers, as functions of Chat Completions.
+//!
+//! | `type` | for an upstream that speaks Chat Completions |
+//! | --- | --- |
+//! | `function` | a function; its schema byte for byte |
+//! | `custom` | a function with one string argument `input`; a grammar is told in the description |
+//! | `namespace` | its functions and custom tools, each as `NAMESPACE__NAME` (of the namespace `functions`: `NAME`) |
+//! | `web_search`, `web_search_preview`, `image_generation`, `tool_search`, `programmatic_tool_calling` | left out where the client offers other tools as well and forces none of these: agents offer them with every request. Refused otherwise |
+//! | any other | refused: it names what the client itself has set up, such as files, a container or a server |
+//!
+//! Tools may also stand in items `additional_tools` of the input, where Codex puts all of its own.
+
+use std::collections::BTreeSet;
+
+use super::ResponsesRequest;
+use super::refusal::{Place, Refusal, of_kind, spelled};
+use crate::json::node::Node;
+use crate::json::scan::Kind;
+use crate::json::writer::Writer;
+
+/// A tool that the upstream is offered.
+#[derive(Clone, Debug)]
+pub(in crate::responses) struct Tool {
+    /// Its name as a function.
+    pub(in crate::responses) function: Box<str>,
+    /// Its own name.
+    pub(in crate::responses) name: Box<str>,
+    pub(in crate::responses) namespace: Option<Box<str>>,
+    pub(in crate::responses) custom: bool,
+    /// The tool in the form of Chat Completions.
+    pub(super) json: Vec<u8>,
+}
+
+/// All tools of a request.
+#[derive(Clone, Debug, Default)]
+pub(in crate::responses) struct Offer {
+    pub(in crate::responses) tools: Vec<Tool>,
+    /// Where tools stand that the upstream is not told of, and their types.
+    pub(super) left_out: Vec<(Box<str>, Box<str>)>,
+    functions: BTreeSet<Box<str>>,
+}
+
+impl Offer {
+    /// Collects the tools of `request`.
+    pub(in crate::responses) fn of(request: &ResponsesRequest) -> Result<Self, Refusal> {
+        let mut offer = Offer::default();
+        if let Some(tools) = request.get("tools") {
+            offer.add_all(tools, &Place::Top("tools"))?;
+        }
+        let input = Place::Top("input");
+        for (index, item) in request
+            .get("input")
+            .iter()
+            .flat_map(Node::elements)
+            .enumerate()
+        {
+            let [kind, tools] = item.pick(["type", "tools"]);
+            if let Some(tools) = tools
+                && kind.is_some_and(|kind| kind.is("additional_tools"))
+            {
+                offer.add_all(tools, &input.element(index).member("tools"))?;
+            }
+        }
+        Ok(offer)
+    }
+
+    fn add_all(&mut self, tools: Node<'_>, place: &Place<'_>) -> Result<(), Refusal> {
+        of_kind(tools, Kind::Array, "an array", place)?;
+        for (index, tool) in tools.elements().enumerate() {
+            self.add(tool, None, &place.element(index))?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        tool: Node<'_>,
+        namespace: Option<&str>,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
+        of_kind(tool, Kind::Object, "an object", place)?;
+        let [kind, tools] = tool.pick(["type", "tools"]);
+        let kind_place = place.member("type");
+        spelled(kind, &kind_place)?;
+        let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
+        match kind.as_ref() {
+            "function" => self.add_function(tool, namespace, place),
+            "custom" => self.add_custom(tool, namespace, place),
+            "namespace" if namespace.is_none() => {
+                let name = tool.get("name");
+                spelled(name, &place.member("name"))?;
+                let name = name.and_then(|name| name.decode()).unwrap_or_default();
+                let place = place.member("tools");
+                let tools = tools.ok_or_else(|| Refusal::missing(&place))?;
+                of_kind(tools, Kind::Array, "an array", &place)?;
+                for (index, tool) in tools.elements().enumerate() {
+                    self.add(tool, Some(&name), &place.element(index))?;
+                }
+                Ok(())
+            }
+            "web_search"
+            | "web_search_2025_08_26"
+            | "web_search_preview"
+            | "web_search_preview_2025_03_11"
+            | "image_generation"
+            | "tool_search"
+            | "programmatic_tool_calling" => {
+                let place = place.to_string();
+                self.left_out.push((place.into(), kind.as_ref().into()));
+                Ok(())
+            }
+            _ => Err(unsupported(place, &kind)),
+        }
+    }
+
+    fn add_function(
+        &mut self,
+        tool: Node<'_>,
+        namespace: Option<&str>,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
+        // Clients of Chat Completions often keep its nested form.
+        let nested = tool.get("function").filter(|it| it.kind() == Kind::Object);
+        let inner = nested.unwrap_or(tool);
+        let [name, description, parameters, strict] =
+            inner.pick(["name", "description", "parameters", "strict"]);
+        let inner_place = place.member("function");
+        let inner_place = if nested.is_some() {
+            &inner_place
+        } else {
+            place
+        };
+        spelled(name, &inner_place.member("name"))?;
+        let name = name.and_then(|name| name.decode()).unwrap_or_default();
+        let function = self.function_name(namespace, &name);
+        let mut writer = Writer::with_capacity(tool.bytes().len() + 48);
+        open_function(&mut writer, &function);
+        if let Some(description) = description {
+            writer.member("description", description.bytes());
+        }
+        let parameters = parameters.map_or(&br#"{"type":"object","properties":{}}"#[..], |it| {
+            it.bytes()
+        });
+        writer.member("parameters", parameters);
+        if let Some(strict) = strict {
+            writer.member("strict", strict.bytes());
+        }
+        writer.close(b'}');
+        for (key, value) in tool.members() {
+            let known = [
+                "type",
+                "function",
+                "name",
+                "description",
+                "parameters",
+                "strict",
+                "allowed_callers",
+                "async",
+                "defer_loading",
+                "output_schema",
+            ];
+            if !known.iter().any(|known| key.is(known)) {
+                writer.copy_member(key.bytes(), value.bytes());
+            }
+        }
+        self.push(&name, namespace, function, false, writer);
+        Ok(())
+    }
+
+    fn add_custom(
+        &mut self,
+        tool: Node<'_>,
+        namespace: Option<&str>,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
+        let [name, description, format] = tool.pick(["name", "description", "format"]);
+        spelled(name, &place.member("name"))?;
+        let name = name.and_then(|name| name.decode()).unwrap_or_default();
+        let description = match description {
+            Some(description) => spelled(Some(description), &place.member("description"))?,
+            None => b"",
+        };
+        let function = self.function_name(namespace, &name);
+        let mut writer = Writer::with_capacity(tool.bytes().len() + 192);
+        open_function(&mut writer, &function);
+        let [kind, syntax, definition] =
+            format.map_or([None; 3], |it| it.pick(["type", "syntax", "definition"]));
+        writer.key("description");
+        if kind.is_some_and(|kind| kind.is("grammar")) {
+            let place = place.member("format");
+            let syntax = spelled(syntax, &place.member("syntax"))?;
+            let definition = spelled(definition, &place.member("definition"))?;
+            let gap: &[u8] = if description.is_empty() {
+                b""
+            } else {
+                b"\\n\\n"
+            };
+            writer.spelled_parts(&[
+                description,
+                gap,
+                b"The input must match this grammar (",
+                syntax,
+                b"):\\n",
+                definition,
+            ]);
+        } else {
+            writer.spelled(description);
+        }
+        writer.member(
+            "parameters",
+            br#"{"type":"object","properties":{"input":{"type":"string","description":"The input as it is, not as JSON."}},"required":["input"],"additionalProperties":false}"#,
+        );
+        writer.close(b'}');
+        self.push(&name, namespace, function, true, writer);
+        Ok(())
+    }
+
+    /// The name for a tool that is being added: no other's, but its own where it was offered before.
+    fn function_name(&self, namespace: Option<&str>, name: &str) -> Box<str> {
+        if let Some(tool) = self.find(namespace, name) {
+            return tool.function.clone();
+        }
+        let plain = plain_name(namespace, name);
+        let mut function: Box<str> = plain.as_str().into();
+        let mut count = 2;
+        while self.functions.contains(&function) {
+            function = format!("{plain}_{count}").into();
+            count += 1;
+        }
+        function
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        namespace: Option<&str>,
+        function: Box<str>,
+        custom: bool,
+        mut writer: Writer,
+    ) {
+        writer.close(b'}');
+        let tool = Tool {
+            function: function.clone(),
+            name: name.into(),
+            namespace: namespace.map(Into::into),
+            custom,
+            json: writer.into_bytes(),
+        };
+        if self.functions.insert(function) {
+            self.tools.push(tool);
+        } else if let Some(known) = self
+            .tools
+            .iter_mut()
+            .find(|it| it.function == tool.function)
+        {
+            *known = tool;
+        }
+    }
+
+    pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> Option<&Tool> {
+        self.tools
+            .iter()
+            .find(|tool| tool.namespace.as_deref() == namespace && *tool.name == *name)
+    }
+
+    /// What a tool is called as a function, also if it is not offered any more.
+    pub(super) fn called(&self, namespace: Option<&str>, name: &str) -> String {
+        self.find(namespace, name)
+            .map_or_else(|| plain_name(namespace, name), |it| it.function.to_string())
+    }
+}
+
+/// Names of functions are letters, digits, `_` and `-`: two underscores stand where Codex's own names of MCP tools have them.
+fn plain_name(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        None | Some("functions") => name.to_owned(),
+        Some(namespace) if namespace.ends_with("__") => format!("{namespace}{name}"),
+        Some(namespace) => format!("{namespace}__{name}"),
+    }
+}
+
+fn open_function(writer: &mut Writer, name: &str) {
+    writer.open(b'{');
+    writer.member_spelled("type", b"function");
+    writer.key("function");
+    writer.open(b'{');
+    writer.key("name");
+    writer.text(name);
+}
+
+/// A tool that an upstream of Chat Completions can't run.
+pub(super) fn unsupported(place: &Place<'_>, kind: &str) -> Refusal {
+    Refusal::new(
+        place,
+        format!(
+            "Tools of type '{kind}' can't be used with this model: its upstream speaks Chat Completions, which has functions only."
+        ),
+    )
+}
+
+/// Which tools the model may call, as Chat Completions says it.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// `tool_choice`; None: not said.
+    pub(super) json: Option<Vec<u8>>,
+    /// Names of the functions it may call; None: all.
+    pub(super) only: Option<BTreeSet<Box<str>>>,
+}
+
+impl Choice {
+    /// Reads `tool_choice`, which also decides whether tools may be left out of the offer.
+    pub(super) fn of(request: &ResponsesRequest, offer: &Offer) -> Result<Self, Refusal> {
+        let place = Place::Top("tool_choice");
+        let choice = request.get("tool_choice");
+        if let (true, Some((place, kind))) = (offer.tools.is_empty(), offer.left_out.first())
+            && !choice.is_some_and(|choice| choice.is("none"))
+        {
+            return Err(unsupported(&Place::Top(place), kind));
+        }
+        let Some(choice) = choice else {
+            return Ok(Choice::default());
+        };
+        let mut result = match choice.kind() {
+            Kind::String => Choice::word(choice, &place)?,
+            Kind::Object => Choice::object(choice, offer, &place)?,
+            kind => return Err(Refusal::wrong_type(&place, "a string or an object", kind)),
+        };
+        if offer.tools.is_empty() {
+            if choice.is("auto") || choice.is("none") {
+                result.json = None;
+            } else {
+                return Err(Refusal::new(
+                    &place,
+                    "'tool_choice' asks for a tool, and 'tools' has none.",
+                ));
+            }
+        }
+        Ok(result)
+    }
+
+    fn word(choice: Node<'_>, place: &Place<'_>) -> Result<Self, Refusal> {
+        if !["auto", "none", "required"].iter().any(|it| choice.is(it)) {
+            return Err(Refusal::new(
+                place,
+                "'tool_choice' must be 'auto', 'none', 'required' or an object.",
+            ));
+        }
+        Ok(Choice {
+            json: Some(choice.bytes().to_vec()),
+            only: None,
+        })
+    }
+
+    fn object(choice: Node<'_>, offer: &Offer, place: &Place<'_>) -> Result<Self, Refusal> {
+        let [kind, allowed, mode] = choice.pick(["type", "allowed_tools", "mode"]);
+        spelled(kind, &place.member("type"))?;
+        let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
+        match kind.as_ref() {
+            "function" | "custom" => {
+                let tool = chosen(choice, &kind, offer, place)?;
+                let mut writer = Writer::default();
+                open_function(&mut writer, &tool.function);
+                writer.close(b'}');
+                writer.close(b'}');
+                Ok(Choice {
+                    json: Some(writer.into_bytes()),
+                    only: None,
+                })
+            }
+            "allowed_tools" => {
+                // Chat Completions has one more level.
+                let inner = allowed.unwrap_or(choice);
+                let mode = allowed.map_or(mode, |it| it.get("mode"));
+                let mode = mode.filter(|mode| mode.is("auto") || mode.is("required"));
+                let mode = mode.ok_or_else(|| {
+                    Refusal::new(
+                        &place.member("mode"),
+                        "The mode must be 'auto' or 'required'.",
+                    )
+                })?;
+                let only = allowed_functions(inner, offer, &place.member("tools"))?;
+                Ok(Choice {
+                    json: Some(mode.bytes().to_vec()),
+                    only: Some(only),
+                })
+            }
+            _ => Err(unsupported(place, &kind)),
+        }
+    }
+
+    /// Whether the model may call this tool.
+    pub(super) fn allows(&self, tool: &Tool) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| only.contains(&tool.function))
+    }
+}
+
+/// The tool that `{type, name}` means.
+fn chosen<'o>(
+    choice: Node<'_>,
+    kind: &str,
+    offer: &'o Offer,
+    place: &Place<'_>,
+) -> Result<&'o Tool, Refusal> {
+    let nested = choice.get(kind).filter(|it| it.kind() == Kind::Object);
+    let [name, namespace] = nested.unwrap_or(choice).pick(["name", "namespace"]);
+    spelled(name, &place.member("name"))?;
+    let name = name.and_then(|name| name.decode()).unwrap_or_default();
+    let namespace = namespace.and_then(|it| it.decode());
+    offer
+        .find(namespace.as_deref(), &name)
+        .ok_or_else(|| Refusal::new(place, format!("There is no tool '{name}' in 'tools'.")))
+}
+
+fn allowed_functions(
+    allowed: Node<'_>,
+    offer: &Offer,
+    place: &Place<'_>,
+) -> Result<BTreeSet<Box<str>>, Refusal> {
+    let tools = allowed
+        .get("tools")
+        .ok_or_else(|| Refusal::missing(place))?;
+    of_kind(tools, Kind::Array, "an array", place)?;
+    let mut only = BTreeSet::new();
+    let mut hosted = None;
+    for (index, tool) in tools.elements().enumerate() {
+        let place = place.element(index);
+        let kind = tool.get("type");
+        spelled(kind, &place.member("type"))?;
+        let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
+        if kind == "function" || kind == "custom" {
+            let tool = chosen(tool, &kind, offer, &place)?;
+            only.insert(tool.function.clone());
+        } else if offer.left_out.iter().any(|(_, left)| **left == *kind) {
+            hosted = Some(unsupported(&place, &kind));
+        } else {
+            return Err(unsupported(&place, &kind));
+        }
+    }
+    match hosted {
+        Some(refusal) if only.is_empty() => Err(refusal),
+        _ => Ok(only),
+    }
+}

@@ -1,0 +1,105 @@
+//! The cases of `tests/corpus/responses_requests`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what fails here fails the test"
+)]
+
+use bytes::Bytes;
+use serde_json::Value;
+use sluicegate_core::limits::Limits;
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::responses::request::to_chat::{
+    ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+};
+
+fn cases(name: &str) -> Vec<Value> {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/corpus/responses_requests"
+    );
+    serde_json::from_slice(&std::fs::read(format!("{folder}/{name}.json")).unwrap()).unwrap()
+}
+
+fn target(case: &Value) -> ChatTarget {
+    let target = &case["target"];
+    ChatTarget {
+        instructions_role: match target["instructions_role"].as_str() {
+            None => InstructionsRole::default(),
+            Some("developer") => InstructionsRole::Developer,
+            Some(other) => panic!("{other}"),
+        },
+        reasoning: match target["reasoning"].as_str() {
+            None => ReasoningField::default(),
+            Some("reasoning") => ReasoningField::Reasoning,
+            Some("none") => ReasoningField::None,
+            Some(other) => panic!("{other}"),
+        },
+        max_tokens: match target["max_tokens"].as_str() {
+            None => MaxTokensField::default(),
+            Some("max_completion_tokens") => MaxTokensField::MaxCompletionTokens,
+            Some(other) => panic!("{other}"),
+        },
+        omit: target["omit"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|name| name.as_str().unwrap().into())
+            .collect(),
+    }
+}
+
+#[test]
+fn requests_become_chat_requests() {
+    let cases = cases("to_chat");
+    assert!(cases.len() > 100);
+    for case in cases {
+        let name = &case["name"];
+        for body in [
+            case["request"].to_string(),
+            serde_json::to_string_pretty(&case["request"]).unwrap(),
+        ] {
+            let request = ResponsesRequest::parse(Bytes::from(body), &Limits::default()).unwrap();
+            match request.to_chat(&target(&case)) {
+                Ok(chat) => {
+                    let body: Value = serde_json::from_slice(&chat.body).unwrap();
+                    assert_eq!(normal(body), normal(case["chat"].clone()), "{name}");
+                    let left_out = case
+                        .get("left_out")
+                        .cloned()
+                        .unwrap_or_else(|| Value::Array(Vec::new()));
+                    assert_eq!(
+                        serde_json::to_value(&chat.left_out).unwrap(),
+                        left_out,
+                        "{name}"
+                    );
+                }
+                Err(refusal) => {
+                    assert_eq!(case["refusal"], *refusal.param, "{name}: {refusal}");
+                }
+            }
+        }
+    }
+}
+
+/// Texts that are JSON in strings are compared as JSON: a request that is spelled otherwise has them otherwise.
+fn normal(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(members) => {
+            for (key, member) in members.iter_mut() {
+                *member = match (key.as_str(), &member) {
+                    ("arguments", Value::String(text)) => serde_json::from_str(text).unwrap(),
+                    _ => normal(member.take()),
+                };
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                *element = normal(element.take());
+            }
+        }
+        _ => {}
+    }
+    value
+}
