@@ -24,12 +24,14 @@
 
 mod header;
 mod marker;
+mod reading;
 mod spelling;
 
 use crate::output::{Call, Piece, Reasoning, Text};
 use header::{Header, Kind, Taken};
 use marker::{Found, Marker, Unit, find};
 
+pub use reading::HarmonyChunks;
 pub use spelling::Speller;
 
 /// Makes pieces of harmony text that is spelled as between the quotes of a JSON string, cut anywhere.

@@ -6,5 +6,4 @@ pub mod node;
 pub mod scan;
 pub mod splice;
 pub mod string;
-pub(crate) mod view;
 pub mod writer;

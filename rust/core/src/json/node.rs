@@ -120,6 +120,15 @@ impl<'a> Node<'a> {
         let [value] = self.pick([name]);
         value
     }
+
+    /// The content of an object's member of this name, between the quotes and escapes untouched; None unless it is a string that is not
+    /// empty.
+    #[must_use]
+    pub fn filled(&self, name: &str) -> Option<&'a [u8]> {
+        self.get(name)?
+            .spelled()
+            .filter(|content| !content.is_empty())
+    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ mod event;
 mod items;
 mod said;
 
+use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind};
-use crate::json::view::View;
 use crate::output::{Call, Head, Phase, Piece, Reader, Reasoning, Text};
 
 use event::{Event, part_text, text_event};
@@ -110,8 +110,12 @@ impl Reader for ResponseEvents {
             // A response by itself.
             b"" => {
                 let document = crate::json::scan::document(payload, self.max_depth)?;
-                let response = View::new(payload, document);
-                if response.says("object", "response") || response.member("output").is_some() {
+                let response = Node::new(payload, document);
+                if response
+                    .get("object")
+                    .is_some_and(|value| value.is("response"))
+                    || response.get("output").is_some()
+                {
                     self.finish(b"", response, give);
                 }
             }
@@ -123,8 +127,8 @@ impl Reader for ResponseEvents {
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
 }
 
-fn give_head(response: View<'_>, give: &mut Give<'_>) {
-    let created = response.member("created_at");
+fn give_head(response: Node<'_>, give: &mut Give<'_>) {
+    let created = response.get("created_at");
     let created = created.filter(|value| value.kind() == Kind::Number);
     give(&Piece::Head(Head {
         id: response.filled("id"),
@@ -140,12 +144,26 @@ impl ResponseEvents {
         let index = self.index_of(place, sort, event);
         let logprobs = event
             .logprobs
-            .filter(|logprobs| logprobs.items().next().is_some())
+            .filter(|logprobs| logprobs.elements().next().is_some())
             .map(|logprobs| logprobs.bytes());
         if let Some(delta) = event.delta {
-            self.say(place, sort, index, delta.content(), logprobs, give);
+            self.say(
+                place,
+                sort,
+                index,
+                delta.spelled().unwrap_or_default(),
+                logprobs,
+                give,
+            );
         } else if let Some(whole) = event.whole {
-            self.say_rest(place, sort, index, whole.content(), logprobs, give);
+            self.say_rest(
+                place,
+                sort,
+                index,
+                whole.spelled().unwrap_or_default(),
+                logprobs,
+                give,
+            );
         }
     }
 
@@ -176,7 +194,7 @@ impl ResponseEvents {
     }
 
     /// What an item says of itself before its texts.
-    fn describe(&mut self, place: usize, item: View<'_>, give: &mut Give<'_>) {
+    fn describe(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         let Some(known) = self.items.get_mut(place) else {
             return;
         };
@@ -235,21 +253,21 @@ impl ResponseEvents {
         place: usize,
         sort: Sort,
         index: u64,
-        part: View<'_>,
+        part: Node<'_>,
         name: &str,
         give: &mut Give<'_>,
     ) {
         let text = part.filled(name).unwrap_or_default();
         let logprobs = part
-            .member("logprobs")
-            .filter(|logprobs| logprobs.items().next().is_some())
+            .get("logprobs")
+            .filter(|logprobs| logprobs.elements().next().is_some())
             .map(|logprobs| logprobs.bytes());
         self.say_rest(place, sort, index, text, logprobs, give);
         if sort != Sort::Text {
             return;
         }
-        let annotations = part.member("annotations");
-        for (count, annotation) in annotations.iter().flat_map(View::items).enumerate() {
+        let annotations = part.get("annotations");
+        for (count, annotation) in annotations.iter().flat_map(Node::elements).enumerate() {
             self.give_annotation(place, index, count, annotation, give);
         }
     }
@@ -269,7 +287,7 @@ impl ResponseEvents {
         place: usize,
         index: u64,
         count: usize,
-        annotation: View<'_>,
+        annotation: Node<'_>,
         give: &mut Give<'_>,
     ) {
         let Some(item) = self.items.get_mut(place) else {
@@ -303,7 +321,7 @@ impl ResponseEvents {
     }
 
     /// A whole item, of which some may have been said before.
-    fn take_item(&mut self, place: usize, item: View<'_>, give: &mut Give<'_>) {
+    fn take_item(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         self.describe(place, item, give);
         let Some(class) = self.items.get(place).map(|known| known.class) else {
             return;
@@ -322,8 +340,8 @@ impl ResponseEvents {
                 self.take_sealed(place, item, give);
             }
             Class::Call { .. } => {
-                let whole = item.member("arguments").or_else(|| item.member("input"));
-                let whole = whole.map(|arguments| arguments.content());
+                let whole = item.get("arguments").or_else(|| item.get("input"));
+                let whole = whole.map(|arguments| arguments.spelled().unwrap_or_default());
                 self.say_rest(
                     place,
                     Sort::Arguments,
@@ -340,10 +358,12 @@ impl ResponseEvents {
         }
     }
 
-    fn take_parts(&mut self, place: usize, item: View<'_>, name: &str, give: &mut Give<'_>) {
-        let parts = item.member(name);
+    fn take_parts(&mut self, place: usize, item: Node<'_>, name: &str, give: &mut Give<'_>) {
+        let parts = item.get(name);
         // A text without the part around it.
-        let text = parts.map(|text| text.content()).unwrap_or_default();
+        let text = parts
+            .map(|text| text.spelled().unwrap_or_default())
+            .unwrap_or_default();
         if !text.is_empty()
             && self
                 .items
@@ -352,7 +372,7 @@ impl ResponseEvents {
         {
             self.say_rest(place, Sort::Text, 0, text, None, give);
         }
-        for (index, part) in (0..).zip(parts.iter().flat_map(View::items)) {
+        for (index, part) in (0..).zip(parts.iter().flat_map(Node::elements)) {
             if let Some((sort, name)) = part_text(part)
                 && self
                     .items
@@ -365,7 +385,7 @@ impl ResponseEvents {
     }
 
     /// What nobody can read of reasoning; the item itself where there is nothing else of it.
-    fn take_sealed(&mut self, place: usize, item: View<'_>, give: &mut Give<'_>) {
+    fn take_sealed(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         let Some(known) = self.items.get(place) else {
             return;
         };
@@ -384,7 +404,7 @@ impl ResponseEvents {
     }
 
     /// Gives an item whole, once.
-    fn give_item(&mut self, place: usize, item: View<'_>, give: &mut Give<'_>) {
+    fn give_item(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         if let Some(known) = self.items.get_mut(place).filter(|known| !known.done) {
             known.done = true;
             give(&Piece::Item(item.bytes()));
@@ -484,11 +504,11 @@ impl ResponseEvents {
     }
 
     /// The last event, or a response by itself.
-    fn finish(&mut self, kind: &[u8], response: View<'_>, give: &mut Give<'_>) {
+    fn finish(&mut self, kind: &[u8], response: Node<'_>, give: &mut Give<'_>) {
         give_head(response, give);
-        let output = response.member("output");
+        let output = response.get("output");
         let mut before: Vec<Class> = Vec::new();
-        for (position, item) in output.iter().flat_map(View::items).enumerate() {
+        for (position, item) in output.iter().flat_map(Node::elements).enumerate() {
             let class = Class::of(item);
             let earlier = before.iter().filter(|other| **other == class).count();
             before.push(class);
@@ -506,12 +526,12 @@ impl ResponseEvents {
     }
 
     /// Why the model stopped, if the response says so.
-    fn reason(&self, kind: &[u8], response: View<'_>) -> Option<&'static [u8]> {
+    fn reason(&self, kind: &[u8], response: Node<'_>) -> Option<&'static [u8]> {
         let status = response
             .filled("status")
             .or_else(|| kind.strip_prefix(b"response."));
         let details = response
-            .member("incomplete_details")
+            .get("incomplete_details")
             .and_then(|details| details.filled("reason"));
         Some(match status {
             Some(b"failed") => return None,

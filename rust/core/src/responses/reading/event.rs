@@ -1,8 +1,8 @@
 //! What an event says, and which text it is about.
 
+use crate::json::node::Node;
 use crate::json::scan::{Fault, Members};
 use crate::json::string;
-use crate::json::view::View;
 
 use super::items::{Name, Sort};
 
@@ -15,13 +15,13 @@ pub(super) struct Event<'a> {
     pub(super) content_index: Option<u64>,
     pub(super) summary_index: Option<u64>,
     /// The next part of a text, or all of it: `delta`, `text`, `refusal`, `arguments`, `input`.
-    pub(super) delta: Option<View<'a>>,
-    pub(super) whole: Option<View<'a>>,
-    pub(super) logprobs: Option<View<'a>>,
-    pub(super) item: Option<View<'a>>,
-    pub(super) part: Option<View<'a>>,
-    pub(super) annotation: Option<View<'a>>,
-    pub(super) response: Option<View<'a>>,
+    pub(super) delta: Option<Node<'a>>,
+    pub(super) whole: Option<Node<'a>>,
+    pub(super) logprobs: Option<Node<'a>>,
+    pub(super) item: Option<Node<'a>>,
+    pub(super) part: Option<Node<'a>>,
+    pub(super) annotation: Option<Node<'a>>,
+    pub(super) response: Option<Node<'a>>,
 }
 
 impl<'a> Event<'a> {
@@ -29,10 +29,10 @@ impl<'a> Event<'a> {
         let mut event = Event::default();
         for member in Members::document(text, max_depth)? {
             let member = member?;
-            let value = View::new(text, member.value);
+            let value = Node::new(text, member.value);
             match &*string::plain(member.raw_key(text)) {
-                b"type" => event.kind = value.content(),
-                b"item_id" => event.item_id = value.content(),
+                b"type" => event.kind = value.spelled().unwrap_or_default(),
+                b"item_id" => event.item_id = value.spelled().unwrap_or_default(),
                 b"output_index" => event.output_index = value.as_u64(),
                 b"content_index" => event.content_index = value.as_u64(),
                 b"summary_index" => event.summary_index = value.as_u64(),
@@ -82,7 +82,7 @@ pub(super) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
 }
 
 /// The text that a part of this type holds, and the member that it is in.
-pub(super) fn part_text(part: View<'_>) -> Option<(Sort, &'static str)> {
+pub(super) fn part_text(part: Node<'_>) -> Option<(Sort, &'static str)> {
     Some(match part.filled("type")? {
         b"output_text" | b"text" => (Sort::Text, "text"),
         b"refusal" => (Sort::Refusal, "refusal"),

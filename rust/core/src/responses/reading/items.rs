@@ -1,6 +1,6 @@
 //! The items of one response as they are known so far, and which of them an event means.
 
-use crate::json::view::View;
+use crate::json::node::Node;
 use crate::output::Phase;
 
 use super::said::Said;
@@ -19,7 +19,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub(super) fn of(item: View<'_>) -> Self {
+    pub(super) fn of(item: Node<'_>) -> Self {
         match item.filled("type").unwrap_or_default() {
             b"message" => Class::Message,
             b"reasoning" => Class::Reasoning,
@@ -141,7 +141,7 @@ pub(super) struct Name<'a> {
 
 impl<'a> Name<'a> {
     /// The name of an item that an event holds whole.
-    pub(super) fn of(item: View<'a>, output_index: Option<u64>) -> Self {
+    pub(super) fn of(item: Node<'a>, output_index: Option<u64>) -> Self {
         Name {
             id: item.filled("id").unwrap_or_default(),
             call_id: item.filled("call_id").unwrap_or_default(),
