@@ -166,6 +166,7 @@ async def test_invalid_utf_8_within_a_string_is_forwarded(wire: WireStand) -> No
     sent = event(b'{"choices":[{"delta":{"content":"\xff\xfe"}}]}') + USAGE + DONE
     exchange = await wire.ask(body(sent), **ASKED)
     assert exchange.body == priced(sent)
+    assert "malformed" not in exchange.line
     assert_billed_as_reported(exchange.line)
 
 

@@ -3,6 +3,7 @@
 pub mod cursor;
 pub mod documents;
 pub mod node;
+mod plain;
 pub mod scan;
 pub mod splice;
 pub mod string;

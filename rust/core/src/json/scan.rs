@@ -1,4 +1,7 @@
-//! A strict JSON scanner (RFC 8259, UTF-8): finds where things are, builds nothing.
+//! A strict JSON scanner (RFC 8259): finds where things are, builds nothing.
+//!
+//! That a text is UTF-8 is checked where it is read as a document of its own. In an event's payload, which is read value by value, it is
+//! not: "UTF-8 decode", by which clients read an event stream, replaces such bytes, and what they see then is JSON.
 //!
 //! It never recurses and never allocates: the open containers are one bit each on the stack, so the depth is bounded by
 //! [`MAX_DEPTH`] whatever the caller allows. All positions are byte offsets into the text that was given.
@@ -202,10 +205,18 @@ pub fn document(text: &[u8], max_depth: usize) -> Result<Value, Fault> {
     if rest < text.len() {
         return fault(Problem::TrailingBytes, rest);
     }
+    check_utf8(text)?;
     Ok(value)
 }
 
-/// Reads one value that begins at or behind `at` (white space is skipped), checking all of it. What follows it is not looked at.
+fn check_utf8(text: &[u8]) -> Result<(), Fault> {
+    simdutf8::compat::from_utf8(text)
+        .map(drop)
+        .or_else(|error| fault(Problem::InvalidUtf8, error.valid_up_to()))
+}
+
+/// Reads one value that begins at or behind `at` (white space is skipped), checking all of it but whether it is UTF-8. What follows it is
+/// not looked at.
 ///
 /// # Errors
 /// [`Fault`] when there is no whole value.
@@ -471,6 +482,7 @@ impl<'a> Members<'a> {
                     if rest < text.len() {
                         return fault(Problem::TrailingBytes, rest);
                     }
+                    check_utf8(text)?;
                 }
                 return Ok(None);
             }

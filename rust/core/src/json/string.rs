@@ -2,92 +2,14 @@
 
 use std::borrow::Cow;
 
+use super::plain::{self, is_special};
 use super::scan::{Fault, Problem};
 
-const WORD: usize = size_of::<u64>();
-/// The highest bit of each byte of a word.
-const HIGH: u64 = 0x8080_8080_8080_8080;
-/// The lowest bit of each byte of a word.
-const LOW: u64 = 0x0101_0101_0101_0101;
-
-/// Whether a byte ends the plain run inside a string: the quote, an escape, or a control character (not allowed raw).
-const fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
-}
-
-/// The high bits of the word's special bytes, exact up to the first of them (the borrow of a subtraction can only reach later ones).
-const fn specials(word: u64) -> u64 {
-    const fn zeros(word: u64) -> u64 {
-        word.wrapping_sub(LOW) & !word
-    }
-    let quotes = zeros(word ^ (LOW * b'"' as u64));
-    let escapes = zeros(word ^ (LOW * b'\\' as u64));
-    let controls = word.wrapping_sub(LOW * 0x20) & !word;
-    (quotes | escapes | controls) & HIGH
-}
-
-/// Offset of the first byte at or behind `at` that is special, or the text's length; and whether a byte before it is not ASCII.
-///
-/// Strings in payloads are short: words are tested first. Only what is longer is worth the calls of [`long_plain_end`].
-#[inline]
-fn plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
-    const SHORT: usize = 64;
-    let long = at + SHORT;
-    let mut high = 0;
-    while let Some(Ok(bytes)) = text.get(at..at + WORD).map(<[u8; WORD]>::try_from) {
-        let word = u64::from_le_bytes(bytes);
-        let special = specials(word);
-        if special != 0 {
-            let first = special & special.wrapping_neg();
-            high |= word & HIGH & (first - 1);
-            return (at + first.trailing_zeros() as usize / 8, high != 0);
-        }
-        high |= word & HIGH;
-        at += WORD;
-        if at >= long {
-            let (end, any_high) = long_plain_end(text, at);
-            return (end, any_high || high != 0);
-        }
-    }
-    let mut any_high = high != 0;
-    while let Some(&byte) = text.get(at).filter(|&&byte| !is_special(byte)) {
-        any_high |= !byte.is_ascii();
-        at += 1;
-    }
-    (at, any_high)
-}
-
-/// [`plain_end`] for strings such as base64: 21 GB/s where the words alone make 5.
-///
-/// Quotes and escapes are searched for, and what lies before them is then looked over once more, while it is in the cache, for control
-/// characters and high bits: two folds that become vector code, which a search for all of it does not.
-#[inline(never)]
-fn long_plain_end(text: &[u8], mut at: usize) -> (usize, bool) {
-    const STEP: usize = 4096;
-    let mut any_high = false;
-    loop {
-        let rest = text.get(at..).unwrap_or_default();
-        let step = rest.get(..STEP).unwrap_or(rest);
-        let found = memchr::memchr2(b'"', b'\\', step);
-        let plain = step.get(..found.unwrap_or(step.len())).unwrap_or_default();
-        let (least, merged) = plain.iter().fold((u8::MAX, 0), |(least, merged), &byte| {
-            (least.min(byte), merged | byte)
-        });
-        any_high |= merged >= 0x80;
-        if least < 0x20 {
-            let control = plain.iter().position(|&byte| is_special(byte));
-            return (at + control.unwrap_or_default(), any_high);
-        }
-        at += plain.len();
-        if found.is_some() || step.is_empty() {
-            return (at, any_high);
-        }
-    }
-}
+/// Strings longer than so many blocks are searched in larger steps.
+const SHORT_BLOCKS: usize = 2;
 
 /// Length of the escape whose backslash is at `at`.
 fn escape_len(text: &[u8], at: usize) -> Result<usize, Fault> {
-    let fault = |problem, offset| Err(Fault { problem, offset });
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(2),
         Some(b'u') => {
@@ -107,47 +29,53 @@ fn escape_len(text: &[u8], at: usize) -> Result<usize, Fault> {
 
 /// Checks the string content that begins at `start`, just behind the opening quote; returns the offset of the closing quote.
 ///
+/// Whether the bytes are UTF-8 is not looked at: a byte that is not cannot hide a quote, and who decodes puts U+FFFD in its place.
+///
 /// # Errors
-/// A raw control character, a bad escape, bytes that are not UTF-8, or the text's end. A lone surrogate escape is allowed, as
-/// RFC 8259's grammar allows it.
+/// A raw control character, a bad escape, or the text's end. A lone surrogate escape is allowed, as RFC 8259's grammar allows it.
+#[inline]
 pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start;
-    let mut any_high = false;
-    loop {
-        let (end, high) = plain_end(text, at);
-        any_high |= high;
-        at = end;
-        match text.get(at) {
-            Some(b'"') => break,
-            Some(b'\\') => at += escape_len(text, at)?,
-            Some(_) => {
-                return Err(Fault {
-                    problem: Problem::UnexpectedByte,
-                    offset: at,
-                });
-            }
-            None => {
-                return Err(Fault {
-                    problem: Problem::UnexpectedEnd,
-                    offset: at,
-                });
+    'blocks: for _ in 0..SHORT_BLOCKS {
+        let Some(mut specials) = plain::specials(text, at) else {
+            break;
+        };
+        while specials != 0 {
+            let first = specials.trailing_zeros() as usize;
+            match text.get(at + first) {
+                Some(b'"') => return Ok(at + first),
+                Some(b'\\') => {
+                    let passed = first + escape_len(text, at + first)?;
+                    if passed >= plain::BLOCK {
+                        at += passed;
+                        continue 'blocks;
+                    }
+                    specials &= u32::MAX << passed;
+                }
+                _ => return fault(Problem::UnexpectedByte, at + first),
             }
         }
+        at += plain::BLOCK;
     }
-    if any_high {
-        check_utf8(text, start, at)?;
-    }
-    Ok(at)
+    far_content_end(text, at)
 }
 
-fn check_utf8(text: &[u8], start: usize, end: usize) -> Result<(), Fault> {
-    let content = text.get(start..end).unwrap_or_default();
-    simdutf8::compat::from_utf8(content)
-        .map(drop)
-        .map_err(|error| Fault {
-            problem: Problem::InvalidUtf8,
-            offset: start + error.valid_up_to(),
-        })
+/// [`content_end`] behind the blocks.
+#[inline(never)]
+fn far_content_end(text: &[u8], mut at: usize) -> Result<usize, Fault> {
+    loop {
+        at = plain::plain_end(text, at);
+        match text.get(at) {
+            Some(b'"') => return Ok(at),
+            Some(b'\\') => at += escape_len(text, at)?,
+            Some(_) => return fault(Problem::UnexpectedByte, at),
+            None => return fault(Problem::UnexpectedEnd, at),
+        }
+    }
+}
+
+fn fault<T>(problem: Problem, offset: usize) -> Result<T, Fault> {
+    Err(Fault { problem, offset })
 }
 
 /// Skips the string whose opening quote is at `start`; returns the offset behind the closing quote.
@@ -321,10 +249,12 @@ mod tests {
             assert_eq!(content_end(&string(b"\""), 0), Ok(length));
             assert_eq!(content_end(&string(b"\\\""), 0), Ok(end + 2));
             assert_eq!(content_end(&string("\u{e9}".as_bytes()), 0), Ok(end + 2));
+            assert_eq!(content_end(&string(b"\xff\x7f"), 0), Ok(end + 2));
+            assert_eq!(content_end(&string(b"\\u00e9"), 0), Ok(end + 6));
             for (spoiler, problem) in [
                 (b"\n", Problem::UnexpectedByte),
                 (b"\x1f", Problem::UnexpectedByte),
-                (b"\xff", Problem::InvalidUtf8),
+                (b"\0", Problem::UnexpectedByte),
             ] {
                 let offset = length;
                 let fault = content_end(&string(spoiler), 0).unwrap_err();

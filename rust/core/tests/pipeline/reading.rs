@@ -17,6 +17,68 @@ fn a_whole_stream_is_known() {
 }
 
 #[test]
+fn text_that_is_not_utf8_hides_no_usage() {
+    // A client decodes the stream first, with U+FFFD for such bytes: what it then sees is JSON.
+    let event = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\xe4\xbd\"}}],\"usage\":{\"prompt_tokens\":2,\"x\":\"\xff\"}}\n\n";
+    let mut pipeline = Pipeline::new(chat(true));
+    let mut out = Vec::new();
+    for read in [
+        event.as_slice(),
+        event,
+        &USAGE.as_bytes()[..40],
+        &USAGE.as_bytes()[40..],
+    ] {
+        pipeline
+            .feed(Bytes::copy_from_slice(read), &mut Unpriced, &mut out)
+            .unwrap();
+        let facts = pipeline.facts();
+        assert_eq!(facts.usage.as_ref().unwrap().input_tokens, Some(2));
+    }
+    let facts = pipeline.facts();
+    assert_eq!(
+        (facts.events, facts.token_events, facts.malformed),
+        (3, 2, 0)
+    );
+    assert_eq!(out.concat(), [event, event, USAGE.as_bytes()].concat());
+}
+
+#[test]
+fn shapes_that_differ_anywhere_are_all_recognised() {
+    let shape = |before: &str, after: &str| {
+        format!(
+            "data: {{{before}\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"TEXT\"}}{after}}}]}}\n\n"
+        )
+    };
+    let shapes = [
+        shape("", ""),
+        shape("", ",\"logprobs\":null"),
+        shape("\"id\":\"a\",", ""),
+        shape("\"id\":\"b\",", ""),
+        shape("\"id\":\"b\",", ",\"logprobs\":null"),
+    ];
+    let texts = [
+        "",
+        "a",
+        "\\n",
+        "\\\\",
+        "größer \\ud83d\\ude00",
+        &"x".repeat(31),
+        &"y".repeat(500),
+    ];
+    let mut stream = String::new();
+    for round in 0..60 {
+        let shape = &shapes[(round * round + round / 3) % shapes.len()];
+        stream.push_str(&shape.replace("TEXT", texts[round % texts.len()]));
+    }
+    let facts = facts(Api::Chat, &stream);
+    let empty = (0..60).filter(|round| round % texts.len() == 0).count() as u64;
+    assert_eq!(
+        (facts.events, facts.token_events, facts.malformed),
+        (60, 60 - empty, 0)
+    );
+}
+
+#[test]
 fn what_bears_no_token_is_no_progress() {
     for event in [
         ": ping\n\n",
