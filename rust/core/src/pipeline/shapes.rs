@@ -17,12 +17,53 @@ struct Known {
     used: bool,
 }
 
+/// A byte by which the shapes differ, in front of their first holes.
+#[derive(Clone, Copy)]
+struct Telling {
+    at: usize,
+    /// What each of the shapes has there.
+    bytes: [u8; MAX_TEMPLATES],
+}
+
+impl Telling {
+    /// None where the shapes are alike as far as all of them have text of their own.
+    fn find(known: &[Known]) -> Option<Self> {
+        let heads = || known.iter().map(|known| known.template.head());
+        let first = heads().next()?;
+        let at = (0..first.len()).find(|&at| {
+            // A head that is shorter may go on with anything.
+            heads().any(|head| head.get(at) != first.get(at))
+        })?;
+        let mut bytes = [*first.get(at)?; MAX_TEMPLATES];
+        for (byte, head) in bytes.iter_mut().zip(heads()) {
+            *byte = *head.get(at)?;
+        }
+        Some(Telling { at, bytes })
+    }
+
+    /// Which shape to try. Without a branch: where shapes take turns as chance has it, a wrong guess costs as much as the comparison.
+    #[inline]
+    fn choose(&self, bytes: &[u8], last: usize) -> usize {
+        let found = bytes.get(self.at).copied().unwrap_or_default();
+        let chosen = (self.bytes.iter().enumerate().rev()).fold(last, |chosen, (place, &byte)| {
+            if byte == found { place } else { chosen }
+        });
+        // Of those that are alike there, the last again.
+        if self.bytes.get(last) == Some(&found) {
+            last
+        } else {
+            chosen
+        }
+    }
+}
+
 /// The templates of one stream.
 #[derive(Default)]
 pub(super) struct Shapes {
     known: Vec<Known>,
-    /// The one that matched last, tried first.
+    /// The one that matched last, tried first where `telling` does not tell.
     last: usize,
+    telling: Option<Telling>,
     /// Where a place for the next one is looked for.
     hand: usize,
     unused: u32,
@@ -33,25 +74,27 @@ impl Shapes {
     /// The event that `bytes` begin with, if it has a known shape, and that shape.
     #[inline]
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<(Match, &Template)> {
-        let found = match self.known.get_mut(self.last)?.template.matches(bytes) {
-            Some(found) => found,
-            None => self.find_other(bytes)?,
+        let first = match &self.telling {
+            Some(telling) => telling.choose(bytes, self.last),
+            None => self.last,
         };
-        let known = self.known.get_mut(self.last)?;
+        let (place, found) = match self.known.get_mut(first)?.template.matches(bytes) {
+            Some(found) => (first, found),
+            None => self.find_other(bytes, first)?,
+        };
+        self.last = place;
+        self.unused = 0;
+        let known = self.known.get_mut(place)?;
         known.used = true;
         Some((found, &known.template))
     }
 
-    fn find_other(&mut self, bytes: &[u8]) -> Option<Match> {
-        let (place, found) = self
-            .known
+    fn find_other(&mut self, bytes: &[u8], tried: usize) -> Option<(usize, Match)> {
+        self.known
             .iter_mut()
             .enumerate()
-            .filter(|(place, _)| *place != self.last)
-            .find_map(|(place, known)| Some((place, known.template.matches(bytes)?)))?;
-        self.last = place;
-        self.unused = 0;
-        Some(found)
+            .filter(|(place, _)| *place != tried)
+            .find_map(|(place, known)| Some((place, known.template.matches(bytes)?)))
     }
 
     /// Remembers the shape of `example`.
@@ -70,8 +113,13 @@ impl Shapes {
         if self.known.len() < MAX_TEMPLATES {
             self.last = self.known.len();
             self.known.push(new);
-            return;
+        } else {
+            self.replace(new);
         }
+        self.telling = Telling::find(&self.known);
+    }
+
+    fn replace(&mut self, new: Known) {
         // The clock algorithm: what was used since the hand last passed is passed over once more.
         while let Some(old) = self.known.get_mut(self.hand) {
             let place = self.hand;
@@ -95,6 +143,7 @@ impl Shapes {
     /// Forgets the shapes with counts: what they mean has changed.
     pub(super) fn forget_counts(&mut self) {
         self.known.retain(|known| !known.template.counts());
+        self.telling = Telling::find(&self.known);
         self.last = 0;
         self.hand = 0;
     }

@@ -173,6 +173,15 @@ impl Template {
         Some(found)
     }
 
+    /// What stands in front of its first hole.
+    pub(super) fn head(&self) -> &[u8] {
+        let end = self
+            .openings
+            .first()
+            .map_or(self.fixed.len(), |opening| opening.at);
+        self.fixed.get(..end).unwrap_or_default()
+    }
+
     /// Whether it holds counts.
     #[inline]
     pub(super) fn counts(&self) -> bool {
