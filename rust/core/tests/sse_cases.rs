@@ -133,6 +133,42 @@ fn every_case_is_read_as_it_says() {
 }
 
 #[test]
+fn the_web_platform_tests_have_their_cases() {
+    // `eventsource/format-*.any.js`, those about a content type left out.
+    let parsing = [
+        "bom",
+        "bom-2",
+        "comments",
+        "data-before-final-empty-line",
+        "field-data",
+        "field-event",
+        "field-event-empty",
+        "field-id",
+        "field-id-2",
+        "field-id-3",
+        "field-id-null",
+        "field-parsing",
+        "field-retry",
+        "field-retry-bogus",
+        "field-retry-empty",
+        "field-unknown",
+        "leading-space",
+        "newlines",
+        "null-character",
+        "utf-8",
+    ];
+    let cases = cases();
+    let named = cases
+        .iter()
+        .filter_map(|case| case["web_platform"].as_str());
+    let mut named: Vec<_> = named
+        .filter_map(|name| name.strip_prefix("format-"))
+        .collect();
+    named.sort_unstable();
+    assert_eq!(named, parsing);
+}
+
+#[test]
 fn every_case_is_read_alike_wherever_it_is_cut() {
     for (name, stream, expected) in streams() {
         assert_eq!(read(stream.chunks(1)), expected, "{name}, byte by byte");
