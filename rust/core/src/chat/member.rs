@@ -23,15 +23,15 @@ pub(super) fn refusal(fault: Fault) -> Error {
 }
 
 /// One member of an object.
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     /// The key between its quotes, in the one spelling that [`spelling`] gives.
-    pub(super) key: Cow<'a, [u8]>,
+    pub(crate) key: Cow<'a, [u8]>,
     /// The value.
-    pub(super) value: Value,
+    pub(crate) value: Value,
 }
 
 /// The members of `object`, none when it is no object. Of a key that is there twice the last value counts, as in most parsers.
-pub(super) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
+pub(crate) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
     if object.kind != Kind::Object {
         return Vec::new();
     }
@@ -67,7 +67,7 @@ pub(super) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
 }
 
 /// The value of the member `key` among `fields`.
-pub(super) fn find(fields: &[Field<'_>], key: &str) -> Option<Value> {
+pub(crate) fn find(fields: &[Field<'_>], key: &str) -> Option<Value> {
     fields
         .iter()
         .find(|field| *field.key == *key.as_bytes())
@@ -75,7 +75,7 @@ pub(super) fn find(fields: &[Field<'_>], key: &str) -> Option<Value> {
 }
 
 /// The values of `array`, none when it is no array.
-pub(super) fn elements(text: &[u8], array: Value) -> impl Iterator<Item = Value> {
+pub(crate) fn elements(text: &[u8], array: Value) -> impl Iterator<Item = Value> {
     let found = (array.kind == Kind::Array)
         .then(|| Elements::at(text, array.start, scan::MAX_DEPTH).ok())
         .flatten();
@@ -130,7 +130,7 @@ pub(super) fn is_falsy(text: &[u8], value: Value) -> bool {
 ///
 /// U+0085, U+2028 and U+2029 inside strings are escaped: they end no line of an event stream, but they do for
 /// clients that split decoded text with a general function (Python's `str.splitlines`).
-pub(super) fn compact(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn compact(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     let mut in_string = false;
     while let Some(&byte) = rest.first() {

@@ -24,9 +24,10 @@ mod calls;
 mod choice;
 mod chunks;
 pub mod fold;
+pub(crate) mod identity;
 #[cfg(test)]
 mod inverse;
-mod member;
+pub(crate) mod member;
 mod merge;
 mod rules;
 #[cfg(test)]
