@@ -7,14 +7,19 @@ mod frames;
 mod payload;
 mod reply;
 mod shapes;
+mod spoken;
 mod stream;
 mod template;
+mod translation;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
+use crate::responses::echo::Echo;
 use crate::usage::{Dialect, Usage};
 
 use conversion::{Folding, Unfolding};
@@ -22,6 +27,7 @@ use document::Replies;
 use failure::{Failure, Position};
 use reply::Reply;
 use stream::Stream;
+use translation::Translation;
 
 /// Which protocol a reply speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +47,11 @@ pub enum Api {
 /// What is known about a reply before its first byte.
 #[derive(Clone, Debug)]
 pub struct ReplyPlan {
-    /// The protocol that client and upstream speak.
+    /// The protocol that the client speaks.
     pub api: Api,
+    /// The protocol that the upstream speaks. Where it is another, the reply is translated: Chat Completions and completions for a client
+    /// of the Responses interface.
+    pub upstream_api: Api,
     /// The client asked for an event stream.
     pub client_streams: bool,
     /// Take usage-only chunks out: the client streams and did not ask for usage, the gateway did.
@@ -53,6 +62,14 @@ pub struct ReplyPlan {
     pub dialect: Option<Dialect>,
     /// Shown as `model` instead of the upstream's name.
     pub reply_model: Option<Box<str>>,
+    /// What a Response object says of its request. A reply can only be translated for a client of the Responses interface where it is known.
+    pub responses: Option<Arc<Echo>>,
+    /// Raw gpt-oss text is to be decoded.
+    pub harmony: bool,
+    /// Faults in the upstream's stream of the Responses interface are to be repaired.
+    pub repair: bool,
+    /// Seconds since 1970, asked when a translated response is completed. Without, it does not say when that was.
+    pub clock: Option<fn() -> u64>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -63,11 +80,16 @@ impl ReplyPlan {
     pub fn new(api: Api, client_streams: bool) -> Self {
         ReplyPlan {
             api,
+            upstream_api: api,
             client_streams,
             hide_usage_chunk: false,
             include_usage: client_streams,
             dialect: None,
             reply_model: None,
+            responses: None,
+            harmony: false,
+            repair: false,
+            clock: None,
             limits: Limits::default(),
         }
     }
@@ -179,6 +201,7 @@ enum Body {
     Documents(Replies),
     Folding(Box<Folding>),
     Unfolding(Box<Unfolding>),
+    Translating(Box<Translation>),
     Opaque,
     Ended,
 }
@@ -229,13 +252,14 @@ impl Pipeline {
                 let Some((mode, input)) = detector.feed(input) else {
                     return Ok(());
                 };
-                self.decide(mode);
+                self.decide(mode)?;
                 self.pass(input, pricer, out)
             }
             Body::Stream(stream) => stream.feed(input, reply, pricer, out),
             Body::Documents(replies) => replies.feed(input, reply, pricer, out),
             Body::Folding(folding) => folding.feed(input, reply),
             Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
+            Body::Translating(translation) => translation.feed(input, reply, pricer, out),
             Body::Opaque => {
                 reply.note_started();
                 out.push(input);
@@ -245,7 +269,20 @@ impl Pipeline {
         }
     }
 
-    fn decide(&mut self, mode: Mode) {
+    fn decide(&mut self, mode: Mode) -> Result<(), Error> {
+        if let Some(translation) = Translation::new(&self.plan) {
+            self.reply = translation::reading(&self.plan);
+            self.reply.facts.mode = Some(mode);
+            self.reply.facts.reply_is_stream = Some(self.plan.client_streams);
+            let translation = match mode {
+                Mode::Sse => translation.of_events(),
+                Mode::Json => translation.of_documents(),
+                // Nothing can be made of it that the client would understand.
+                Mode::Opaque => return Err(Error::new(ErrorKind::UnexpectedByte, 0)),
+            };
+            self.body = Body::Translating(Box::new(translation));
+            return Ok(());
+        }
         let limits = &self.plan.limits;
         let converts = matches!(self.plan.api, Api::Chat | Api::Completions);
         let streams = self.plan.client_streams;
@@ -268,6 +305,7 @@ impl Pipeline {
         self.reply.facts.mode = Some(mode);
         self.reply.facts.reply_is_stream =
             Some(matches!(self.body, Body::Stream(_) | Body::Unfolding(_)));
+        Ok(())
     }
 
     /// The upstream ended cleanly: what was kept back is let go, an unterminated event gets its terminator, and
@@ -283,7 +321,9 @@ impl Pipeline {
         let finished = match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Undecided(detector) => {
                 let held = detector.finish();
-                if !held.is_empty() {
+                if let Some(translation) = Translation::new(plan) {
+                    self.body = Body::Translating(Box::new(translation));
+                } else if !held.is_empty() {
                     out.push(held);
                 }
                 Ok(())
@@ -298,6 +338,11 @@ impl Pipeline {
             }
             Body::Folding(folding) => folding.finish(reply, plan, pricer, out),
             Body::Unfolding(mut unfolding) => unfolding.finish(reply, plan, pricer, out),
+            Body::Translating(mut translation) => {
+                let finished = translation.finish(reply, pricer, out);
+                self.body = Body::Translating(translation);
+                finished
+            }
             Body::Opaque => Ok(()),
             Body::Ended => return Ok(()),
         };
@@ -314,12 +359,22 @@ impl Pipeline {
     /// `event: error`; a reply that is no stream and of which nothing was sent, a JSON error object; of anything else the frames
     /// just end.
     pub fn fail(&mut self, error_type: &str, code: &str, message: &str, out: &mut Vec<Bytes>) {
-        self.body = Body::Ended;
         let failure = Failure {
             error_type,
             code,
             message,
         };
+        let translation = match std::mem::replace(&mut self.body, Body::Ended) {
+            Body::Translating(translation) => Some(translation),
+            Body::Undecided(_) => Translation::new(&self.plan).map(Box::new),
+            _ => None,
+        };
+        if let Some(mut translation) = translation {
+            translation.fail(failure, self.plan.api, out);
+            self.body = Body::Translating(translation);
+            self.started = true;
+            return;
+        }
         let facts = &self.reply.facts;
         if facts.reply_is_stream.unwrap_or(self.plan.client_streams) {
             let position = Position {

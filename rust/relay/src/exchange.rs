@@ -461,13 +461,12 @@ impl Session {
         };
         let request = &self.exchange.request;
         let plan = ReplyPlan {
-            api: self.exchange.api,
-            client_streams: request.stream(),
             hide_usage_chunk: request.stream() && !request.include_usage(),
             include_usage: request.include_usage(),
             dialect: route.upstream.dialect,
             reply_model: route.reply_model.clone(),
             limits: self.exchange.limits,
+            ..ReplyPlan::new(self.exchange.api, request.stream())
         };
         let mut pump = Pump::new(plan, body, route, progress, &self.keepalive);
         let mut client = Client {

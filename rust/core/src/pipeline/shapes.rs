@@ -98,7 +98,7 @@ impl Shapes {
     }
 
     /// Remembers the shape of `example`.
-    pub(super) fn learn(&mut self, example: &Example<'_>) {
+    pub(super) fn learn(&mut self, example: Example<'_>) {
         if self.pause > 0 {
             self.pause -= 1;
             return;

@@ -12,9 +12,10 @@ use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::frames::Frames;
-use super::payload::excerpt;
+use super::payload::{Hole, excerpt};
 use super::reply::{Reply, Source, Verdict};
 use super::shapes::Shapes;
+use super::spoken::Spoken;
 use super::template::{Example, Match, Template};
 use super::{Pricer, StreamError};
 
@@ -105,7 +106,9 @@ impl Stream {
                 // What was a running total is final from here on.
                 self.shapes.forget_counts();
             } else if let Some(start) = plain_from {
-                self.learn(&event, start, reply);
+                learn(&mut self.shapes, &event, start, reply, |_| {
+                    Some(Box::default())
+                });
             }
             match verdict {
                 Verdict::Forward => {}
@@ -121,39 +124,51 @@ impl Stream {
         }
         frames.finish(slice, out);
     }
+}
 
-    fn learn(&mut self, event: &RawEvent<'_>, data_start: usize, reply: &mut Reply) {
-        let data = event.bytes().get(data_start..).unwrap_or_default();
-        if !reply.payload.open_counts(data) {
-            return;
-        }
-        for hole in &mut reply.payload.holes {
-            hole.start += data_start;
-            hole.end += data_start;
-        }
-        let object = reply.payload.report.object.filter(|_| reply.is_final);
-        let priced = object.map(|object| {
-            let object = Value {
-                start: object.start + data_start,
-                end: object.end + data_start,
-                ..object
-            };
-            (object, reply.members.take())
-        });
-        self.shapes.learn(&Example {
-            event: event.bytes(),
-            holes: &reply.payload.holes,
-            edits: reply.model_edits(),
-            bearing: reply.bearing,
-            priced,
-            max_depth: reply.plan.limits.max_depth,
-        });
+/// Remembers the shape of an event that was read, whose data begins at `data_start` and is one line. `spoken` says what the event says, by
+/// the holes of its data; None: nothing is remembered.
+pub(super) fn learn(
+    shapes: &mut Shapes,
+    event: &RawEvent<'_>,
+    data_start: usize,
+    reply: &mut Reply,
+    spoken: impl FnOnce(&[Hole]) -> Option<Box<[Spoken]>>,
+) {
+    let data = event.bytes().get(data_start..).unwrap_or_default();
+    if !reply.payload.open_counts(data) {
+        return;
     }
+    let Some(spoken) = spoken(&reply.payload.holes) else {
+        return;
+    };
+    for hole in &mut reply.payload.holes {
+        hole.start += data_start;
+        hole.end += data_start;
+    }
+    let object = reply.payload.report.object.filter(|_| reply.is_final);
+    let priced = object.map(|object| {
+        let object = Value {
+            start: object.start + data_start,
+            end: object.end + data_start,
+            ..object
+        };
+        (object, reply.members.take())
+    });
+    shapes.learn(Example {
+        event: event.bytes(),
+        holes: &reply.payload.holes,
+        edits: reply.model_edits(),
+        bearing: reply.bearing,
+        priced,
+        max_depth: reply.plan.limits.max_depth,
+        spoken,
+    });
 }
 
 /// Takes in what an event says that was recognised.
 #[inline]
-fn note(found: &Match, template: &Template, reply: &mut Reply) {
+pub(super) fn note(found: &Match, template: &Template, reply: &mut Reply) {
     reply.facts.events += 1;
     reply.note_output(found.bears_output);
     if found.sequence.is_some() {
@@ -204,7 +219,7 @@ pub(super) struct Read {
     pub(super) verdict: Verdict,
     /// Where its data begins, if that is one line that says nothing but text and counts: no end, no error. Such an event may be recognised by
     /// its shape.
-    plain_from: Option<usize>,
+    pub(super) plain_from: Option<usize>,
 }
 
 impl Read {

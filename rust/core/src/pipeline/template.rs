@@ -15,6 +15,7 @@ use crate::usage::Count;
 
 use super::payload::{Hole, HoleKind};
 use super::reply::Bearing;
+use super::spoken::Spoken;
 
 /// Larger events are not remembered: they are few, and what is remembered lives as long as the stream.
 const MAX_BYTES: usize = 4096;
@@ -44,6 +45,8 @@ pub(super) struct Example<'a> {
     /// The usage object, where it is to be priced, and what was added to it.
     pub(super) priced: Option<(Value, Option<Bytes>)>,
     pub(super) max_depth: usize,
+    /// What it says, for whoever translates it.
+    pub(super) spoken: Box<[Spoken]>,
 }
 
 struct Opening {
@@ -87,12 +90,13 @@ pub(super) struct Template {
     priced: Option<Priced>,
     bearing: Bearing,
     counts: bool,
+    spoken: Box<[Spoken]>,
 }
 
 impl Template {
     /// The shape of `example`. None where it has none that is worth to be remembered.
-    pub(super) fn cut(example: &Example<'_>) -> Option<Self> {
-        let Example { event, holes, .. } = *example;
+    pub(super) fn cut(example: Example<'_>) -> Option<Self> {
+        let Example { event, holes, .. } = example;
         // A line end that a CR alone makes may turn out to be half of one.
         let is_closed = event.last() == Some(&b'\n');
         let is_edited = !example.edits.is_empty();
@@ -126,11 +130,12 @@ impl Template {
             fixed: fixed.into(),
             openings: openings.into(),
             shown,
-            priced: Priced::cut(example),
+            priced: Priced::cut(&example),
             bearing: example.bearing,
             counts: holes
                 .iter()
                 .any(|hole| matches!(hole.kind, HoleKind::Count(_))),
+            spoken: example.spoken,
         })
     }
 
@@ -180,6 +185,20 @@ impl Template {
             .first()
             .map_or(self.fixed.len(), |opening| opening.at);
         self.fixed.get(..end).unwrap_or_default()
+    }
+
+    /// What an event of this shape says.
+    #[inline]
+    pub(super) fn spoken(&self) -> &[Spoken] {
+        &self.spoken
+    }
+
+    /// Where a hole lies in the event that matched last.
+    #[inline]
+    pub(super) fn place(&self, hole: usize) -> Range<usize> {
+        self.openings
+            .get(hole)
+            .map_or(0..0, |opening| opening.place.clone())
     }
 
     /// Whether it holds counts.

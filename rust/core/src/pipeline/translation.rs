@@ -1,0 +1,374 @@
+//! Replies in another protocol than the client's: read as pieces of output, and written anew.
+//!
+//! The upstream may stream or not, and so may the client. Whatever the upstream sends becomes chunks, and all chunks go through the same
+//! writer: so a reply is the same however it came and however it is asked for.
+
+use bytes::Bytes;
+
+use crate::chat::unfold::{Unfold, unfold_chat};
+use crate::error::{Error, ErrorKind};
+use crate::json::documents::{Documents, Part};
+use crate::limits::Limits;
+use crate::output::chat_chunks::ChatChunks;
+use crate::output::{Ending, Failure, Reader, Spent, Writer};
+use crate::responses::writing::ResponsesWriter;
+use crate::sse::event::{Events, RawEvent};
+use crate::sse::splitter::{Batch, Splitter};
+
+use super::payload::Choices;
+use super::reply::{Reply, Source};
+use super::shapes::Shapes;
+use super::spoken::Heard;
+use super::stream::{self, Read};
+use super::{Api, Pricer, ReplyPlan, Unpriced, failure};
+
+pub(super) struct Translation {
+    reader: Box<dyn Reader>,
+    writer: Box<dyn Writer>,
+    form: Form,
+    client_streams: bool,
+    clock: Option<fn() -> u64>,
+    limits: Limits,
+    /// The client has the reply's end.
+    ended: bool,
+}
+
+/// How the upstream's reply comes.
+enum Form {
+    Unknown,
+    Events(Box<EventSource>),
+    Documents(Documents, Vec<Part>),
+}
+
+struct EventSource {
+    splitter: Splitter,
+    batch: Batch,
+    shapes: Shapes,
+    heard: Heard,
+}
+
+/// What a translation reads with: a reply in the upstream's protocol, of which nothing is shown as it is.
+pub(super) fn reading(plan: &ReplyPlan) -> Reply {
+    Reply::new(ReplyPlan {
+        api: plan.upstream_api,
+        hide_usage_chunk: false,
+        reply_model: None,
+        ..plan.clone()
+    })
+}
+
+impl Translation {
+    /// The translation that `plan` asks for; None where client and upstream speak the same.
+    pub(super) fn new(plan: &ReplyPlan) -> Option<Self> {
+        let limits = plan.limits;
+        let reader: Box<dyn Reader> = match plan.upstream_api {
+            Api::Chat | Api::Completions => Box::new(ChatChunks::new(limits.max_depth)),
+            _ => return None,
+        };
+        let writer: Box<dyn Writer> = match (plan.api, &plan.responses) {
+            (Api::Responses, Some(echo)) => Box::new(ResponsesWriter::new(
+                std::sync::Arc::clone(echo),
+                plan.reply_model.as_deref(),
+                plan.client_streams,
+            )),
+            _ => return None,
+        };
+        Some(Translation {
+            reader,
+            writer,
+            form: Form::Unknown,
+            client_streams: plan.client_streams,
+            clock: plan.clock,
+            limits,
+            ended: false,
+        })
+    }
+
+    /// The upstream sends an event stream.
+    pub(super) fn of_events(mut self) -> Self {
+        self.form = Form::Events(Box::new(EventSource {
+            splitter: Splitter::new(&self.limits),
+            batch: Batch::default(),
+            shapes: Shapes::default(),
+            heard: Heard::default(),
+        }));
+        self
+    }
+
+    /// The upstream sends JSON.
+    pub(super) fn of_documents(mut self) -> Self {
+        self.form = Form::Documents(Documents::new(&self.limits), Vec::new());
+        self
+    }
+
+    pub(super) fn feed(
+        &mut self,
+        input: Bytes,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), Error> {
+        let mut shown = Vec::with_capacity(if self.client_streams {
+            input.len() + input.len() / 4 + 512
+        } else {
+            0
+        });
+        let fed = match std::mem::replace(&mut self.form, Form::Unknown) {
+            Form::Unknown => Ok(()),
+            Form::Events(mut source) => {
+                let mut batch = std::mem::take(&mut source.batch);
+                let fed = source.splitter.feed(input, &mut batch);
+                for slice in [&mut batch.spanning, &mut batch.whole] {
+                    let slice = std::mem::take(slice);
+                    self.read_slice(&slice, &mut source, reply, pricer, &mut shown);
+                }
+                source.batch = batch;
+                self.form = Form::Events(source);
+                fed
+            }
+            Form::Documents(mut documents, mut parts) => {
+                let mut fed = documents.feed(input, &mut parts);
+                for part in parts.drain(..) {
+                    if let Part::Document(document) = part
+                        && fed.is_ok()
+                    {
+                        fed = self.read_document(&document, reply, pricer, &mut shown);
+                    }
+                }
+                self.form = Form::Documents(documents, parts);
+                fed
+            }
+        };
+        show(shown, out);
+        fed?;
+        if self.writer.held() > self.limits.max_document {
+            return Err(Error::new(ErrorKind::DocumentTooLarge, 0));
+        }
+        Ok(())
+    }
+
+    /// The upstream ended. A reply that broke off stays open: [`fail`](Self::fail) says what happened.
+    pub(super) fn finish(
+        &mut self,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), Error> {
+        let mut shown = Vec::new();
+        match std::mem::replace(&mut self.form, Form::Unknown) {
+            Form::Unknown => return Ok(()),
+            Form::Events(mut source) => {
+                if let Some(tail) = source.splitter.finish() {
+                    let event = [&tail.rest, tail.terminator].concat();
+                    self.read_slice(&event, &mut source, reply, pricer, &mut shown);
+                }
+            }
+            Form::Documents(mut documents, _) => {
+                if documents.finish().is_some() {
+                    reply.facts.terminal = false;
+                }
+            }
+        }
+        if reply.facts.terminal {
+            self.end(reply, pricer, &mut shown);
+        }
+        show(shown, out);
+        Ok(())
+    }
+
+    /// The reply cannot be completed. Of a reply that is no stream nothing was said so far, and the error is its document.
+    pub(super) fn fail(&mut self, failure: failure::Failure<'_>, api: Api, out: &mut Vec<Bytes>) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if !self.client_streams {
+            out.push(failure::document(failure, api).into());
+            return;
+        }
+        let failure = Failure {
+            message: failure.message,
+            code: Some(failure.code),
+            kind: Some(failure.error_type),
+        };
+        let mut shown = Vec::new();
+        self.writer
+            .end(Ending::Failed(failure), None, None, &mut shown);
+        show(shown, out);
+    }
+
+    /// `slice` is whole events, back to back.
+    fn read_slice(
+        &mut self,
+        slice: &[u8],
+        source: &mut EventSource,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<u8>,
+    ) {
+        // A stream is decoded with replacement (WHATWG HTML, 9.2.6): a byte that is no UTF-8 costs that character and nothing else.
+        let decoded;
+        let slice = match simdutf8::basic::from_utf8(slice) {
+            Ok(_) => slice,
+            Err(_) => {
+                decoded = String::from_utf8_lossy(slice).into_owned();
+                decoded.as_bytes()
+            }
+        };
+        let mut at = 0;
+        while let Some(rest) = slice.get(at..).filter(|rest| !rest.is_empty()) {
+            if let Some((found, template)) = source.shapes.find(rest) {
+                stream::note(&found, template, reply);
+                if !self.ended {
+                    for spoken in template.spoken() {
+                        let text = rest.get(template.place(spoken.hole)).unwrap_or_default();
+                        self.writer.write(&spoken.piece(text), out);
+                    }
+                }
+                at += found.len;
+                continue;
+            }
+            let Some(event) = Events::new(rest).next() else {
+                break;
+            };
+            at += event.bytes().len();
+            self.read_event(&event, source, reply, pricer, out);
+        }
+    }
+
+    fn read_event(
+        &mut self,
+        event: &RawEvent<'_>,
+        source: &mut EventSource,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<u8>,
+    ) {
+        let had_finished = reply.facts.finish_reason.is_some();
+        let Read { plain_from, .. } = stream::read(event, reply, &mut Unpriced);
+        if reply.facts.finish_reason.is_some() != had_finished {
+            source.shapes.forget_counts();
+        }
+        if self.ended {
+            return;
+        }
+        match event.data() {
+            Some(data) => {
+                source.heard.clear();
+                let (writer, heard) = (&mut self.writer, &mut source.heard);
+                // What is no JSON was counted as malformed.
+                let _ = self.reader.read(&data, &mut |piece| {
+                    heard.note(piece, &data);
+                    writer.write(piece, out);
+                });
+                if let Some(start) = plain_from {
+                    stream::learn(&mut source.shapes, event, start, reply, |holes| {
+                        heard.spoken(holes)
+                    });
+                }
+            }
+            None if self.client_streams && event.is_comment_only() => {
+                out.extend_from_slice(event.bytes());
+            }
+            None => {}
+        }
+        if reply.facts.done || reply.facts.error.is_some() {
+            self.end(reply, pricer, out);
+        }
+    }
+
+    fn read_document(
+        &mut self,
+        document: &Bytes,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        reply.facts.events += 1;
+        reply.read(document, Source::Document, &mut Unpriced);
+        if self.ended {
+            return Ok(());
+        }
+        if reply.facts.error.is_some() {
+            if self.client_streams {
+                self.end(reply, pricer, out);
+            } else {
+                out.extend_from_slice(document);
+                self.ended = true;
+            }
+            return Ok(());
+        }
+        let is_chunk = reply
+            .payload
+            .object
+            .is_some_and(|object| object.content(document).ends_with(b".chunk"));
+        if !is_chunk && reply.payload.choices != Choices::Some {
+            return Err(Error::new(ErrorKind::NoCompletion, 0));
+        }
+        let (reader, writer) = (&mut self.reader, &mut self.writer);
+        let mut pass = |chunk: &[u8]| {
+            let _ = reader.read(chunk, &mut |piece| writer.write(piece, out));
+        };
+        if is_chunk {
+            pass(document);
+            return Ok(());
+        }
+        let options = Unfold {
+            include_usage: false,
+        };
+        let stream = unfold_chat(document, options, self.limits)?;
+        for event in Events::new(&stream) {
+            if let Some(data) = event.data() {
+                pass(&data);
+            }
+        }
+        self.end(reply, pricer, out);
+        Ok(())
+    }
+
+    /// Says how the reply ended, once.
+    fn end(&mut self, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let writer = &mut self.writer;
+        self.reader.end(&mut |piece| writer.write(piece, out));
+        reply.settle();
+        if let Some(error) = &reply.facts.error
+            && !self.client_streams
+        {
+            let failure = failure::Failure {
+                error_type: error.kind.as_deref().unwrap_or("upstream_error"),
+                code: error.code.as_deref().unwrap_or("upstream_error"),
+                message: &error.message,
+            };
+            out.extend_from_slice(&failure::document(failure, Api::Responses));
+            return;
+        }
+        let members = reply
+            .facts
+            .usage
+            .as_ref()
+            .and_then(|usage| pricer.price(usage));
+        let spent = reply.facts.usage.as_ref().map(|usage| Spent {
+            usage,
+            members: members.as_ref(),
+        });
+        let ending = match &reply.facts.error {
+            Some(error) => Ending::Failed(Failure {
+                message: &error.message,
+                code: error.code.as_deref(),
+                kind: error.kind.as_deref(),
+            }),
+            None => Ending::Regular,
+        };
+        let now = self.clock.map(|clock| clock());
+        self.writer.end(ending, spent, now, out);
+    }
+}
+
+fn show(bytes: Vec<u8>, out: &mut Vec<Bytes>) {
+    if !bytes.is_empty() {
+        out.push(bytes.into());
+    }
+}
