@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         ParseError,
         RelayClosed,
+        RequestRefused,
         TooDeep,
     )
     from sluicegate.pricing import Cost, PricePolicy, UsageLike
@@ -48,6 +49,7 @@ __all__ = [
     "ParseError",
     "PricePolicy",
     "RelayClosed",
+    "RequestRefused",
     "SSEDecoder",
     "SSESplitter",
     "ServerSentEvent",
@@ -86,6 +88,7 @@ _HOMES = {
         "LimitExceeded",
         "ParseError",
         "RelayClosed",
+        "RequestRefused",
         "TooDeep",
     ),
     "sluicegate.pricing": ("Cost", "PricePolicy", "UsageLike"),

@@ -14,6 +14,7 @@ __all__ = [
     "Pipeline",
     "Relay",
     "Request",
+    "ResponsesRequest",
     "Route",
     "SSEDecoder",
     "SSESplitter",
@@ -73,6 +74,47 @@ class Request:
     @property
     def size(self) -> int:
         """Bytes."""
+
+@final
+class ResponsesRequest:
+    """A client's request for a response, read once.
+
+    Raises `sluicegate.errors.InvalidJSON` when the body is not one JSON object, `InvalidRequest` where
+    `stream`, `store`, `background` or `previous_response_id` have a type they cannot have, and `TooDeep`.
+    """
+
+    def __new__(cls, body: bytes) -> ResponsesRequest: ...
+    @property
+    def model(self) -> str | None:
+        """The `model` member; None where it is absent, null or not a string."""
+    @property
+    def stream(self) -> bool: ...
+    @property
+    def store(self) -> bool:
+        """True unless the client says no."""
+    @property
+    def background(self) -> bool: ...
+    @property
+    def previous_response_id(self) -> str | None:
+        """As the client sent it, also behind `with_input_prefix`."""
+    @property
+    def body(self) -> bytes:
+        """The body as it came, or as `with_input_prefix` made it; a copy."""
+    @property
+    def size(self) -> int:
+        """Bytes."""
+    def input_items(self, token: str) -> list[bytes]:
+        """The input as items, one JSON object each, with `id`, `type` and `status`.
+
+        An item without an id gets one made of `token` and its place. Raises
+        `sluicegate.errors.RequestRefused` for an input that is neither a string nor an array of objects.
+        """
+    def with_input_prefix(self, items: Sequence[bytes]) -> ResponsesRequest:
+        """The same request with earlier items in front of its input and without `previous_response_id`.
+
+        Raises `sluicegate.errors.DocumentTooLarge` where it would be larger than a request may be, and
+        `InvalidJSON` where an item is no JSON.
+        """
 
 @final
 class Usage:
