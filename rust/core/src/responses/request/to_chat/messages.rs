@@ -195,8 +195,13 @@ impl<'r> Messages<'r> {
 
     fn call(&mut self, item: Node<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
         let payload_name = if custom { "input" } else { "arguments" };
-        let [call_id, name, namespace, payload] =
-            item.pick(["call_id", "name", "namespace", payload_name]);
+        let [call_id, name, namespace, payload, extra] = item.pick([
+            "call_id",
+            "name",
+            "namespace",
+            payload_name,
+            "extra_content",
+        ]);
         let call_id = spelled(call_id, &place.member("call_id"))?;
         let spelled_name = spelled(name, &place.member("name"))?;
         let payload_place = place.member(payload_name);
@@ -235,6 +240,10 @@ impl<'r> Messages<'r> {
         calls.member_spelled("name", &function);
         calls.member_spelled("arguments", &arguments);
         calls.close(b'}');
+        // Gemini refuses a call of its own that comes back without its signature.
+        if let Some(extra) = extra {
+            calls.member("extra_content", extra.bytes());
+        }
         calls.close(b'}');
         Ok(())
     }
