@@ -10,8 +10,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::request::Request;
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 fn parse(body: impl Into<Bytes>) -> ResponsesRequest {
@@ -207,5 +209,71 @@ fn pointers(value: &Value, at: String, found: &mut Vec<String>) {
     }
     if !at.is_empty() {
         found.push(at);
+    }
+}
+
+// === the other way ===
+
+fn message() -> impl Strategy<Value = Value> {
+    let call = |id: &str, text: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": json!({"a": text}).to_string()}});
+    let one = "[ -~é]{1,12}";
+    prop_oneof![
+        one.prop_map(|text| json!([{"role": "user", "content": text}])),
+        (one, one).prop_map(|(text, url)| json!([{"role": "user", "content": [
+            {"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url, "detail": "low"}}]}])),
+        (one, one).prop_map(|(text, next)| json!([{"role": "assistant", "content": text}, {"role": "user", "content": next}])),
+        (one, one, one).prop_map(move |(text, a, output)| json!([
+            {"role": "assistant", "content": text, "tool_calls": [call("c1", &a), call("c2", &text)]},
+            {"role": "tool", "tool_call_id": "c1", "content": output}, {"role": "tool", "tool_call_id": "c2", "content": a}])),
+        (one, one).prop_map(move |(a, output)| json!([
+            {"role": "assistant", "content": null, "tool_calls": [call("c3", &a)]},
+            {"role": "tool", "tool_call_id": "c3", "content": output}])),
+        (one, one).prop_map(move |(text, reasoning)| json!([
+            {"role": "assistant", "content": text, "reasoning_content": reasoning}, {"role": "user", "content": text}])),
+    ]
+}
+
+fn chat_body() -> impl Strategy<Value = Value> {
+    let system = proptest::option::of("[ -~]{1,9}");
+    let messages = proptest::collection::vec(message(), 1..6);
+    (system, messages).prop_map(|(system, groups)| {
+        let system = system.map(|text| json!({"role": "system", "content": text}));
+        let groups = groups.into_iter().flat_map(|group| group.as_array().cloned().unwrap());
+        let messages: Vec<Value> = system.into_iter().chain(groups).collect();
+        let parameters = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let tool = json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters, "strict": false}});
+        json!({"model": "m", "messages": messages, "tools": [tool], "tool_choice": "auto", "max_tokens": 5, "temperature": 0.5,
+            "top_logprobs": 2, "logprobs": true, "reasoning_effort": "low", "verbosity": "low", "top_k": 3,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})
+    })
+}
+
+proptest! {
+    #[test]
+    fn there_and_back_is_the_same_request(body in chat_body()) {
+        let target = ResponsesTarget { takes_reasoning: true, omit: Vec::new() };
+        let request = Request::parse(body.to_string().into(), &Limits::default()).unwrap();
+        let there = from_chat(&request, &target).unwrap();
+        prop_assert!(there.left_out.is_empty());
+        let back: Value = serde_json::from_str(&chat(there.body)).unwrap();
+        prop_assert_eq!(back, body);
+    }
+
+    #[test]
+    fn chat_requests_of_any_shape_are_answered(swaps in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4), body in chat_body()) {
+        let mut body = body;
+        let junk = [json!(null), json!(5), json!("x"), json!([]), json!({}), json!(true), json!([{"role": "user"}])];
+        for (place, value) in swaps {
+            let mut places = Vec::new();
+            pointers(&body, String::new(), &mut places);
+            let place = place.get(&places);
+            *body.pointer_mut(place).unwrap() = value.get(&junk).clone();
+        }
+        let request = Request::parse(body.to_string().into(), &Limits::default());
+        if let Ok(there) = request.map(|request| from_chat(&request, &ResponsesTarget::default()))
+            && let Ok(there) = there
+        {
+            prop_assert!(serde_json::from_slice::<Value>(&there.body).is_ok());
+        }
     }
 }

@@ -7,9 +7,11 @@
 )]
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::request::Request;
 use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
 use sluicegate_core::responses::request::to_chat::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
@@ -41,12 +43,41 @@ fn target(case: &Value) -> ChatTarget {
             Some("max_completion_tokens") => MaxTokensField::MaxCompletionTokens,
             Some(other) => panic!("{other}"),
         },
-        omit: target["omit"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|name| name.as_str().unwrap().into())
-            .collect(),
+        omit: omitted(target),
+    }
+}
+
+fn omitted(target: &Value) -> Vec<Box<str>> {
+    let names = target["omit"].as_array().into_iter().flatten();
+    names.map(|name| name.as_str().unwrap().into()).collect()
+}
+
+fn left_out(case: &Value) -> Value {
+    case.get("left_out").cloned().unwrap_or_else(|| json!([]))
+}
+
+#[test]
+fn chat_requests_become_requests_for_a_response() {
+    let cases = cases("from_chat");
+    assert!(cases.len() > 60);
+    for case in cases {
+        let name = &case["name"];
+        let target = ResponsesTarget {
+            takes_reasoning: case["target"]["takes_reasoning"] == true,
+            omit: omitted(&case["target"]),
+        };
+        let pretty = serde_json::to_string_pretty(&case["request"]).unwrap();
+        for body in [case["request"].to_string(), pretty] {
+            let request = Request::parse(Bytes::from(body), &Limits::default()).unwrap();
+            match from_chat(&request, &target) {
+                Ok(response) => {
+                    let body: Value = serde_json::from_slice(&response.body).unwrap();
+                    assert_eq!(body, case["responses"], "{name}");
+                    assert_eq!(json!(response.left_out), left_out(&case), "{name}");
+                }
+                Err(refusal) => assert_eq!(case["refusal"], *refusal.param, "{name}: {refusal}"),
+            }
+        }
     }
 }
 
@@ -65,15 +96,7 @@ fn requests_become_chat_requests() {
                 Ok(chat) => {
                     let body: Value = serde_json::from_slice(&chat.body).unwrap();
                     assert_eq!(normal(body), normal(case["chat"].clone()), "{name}");
-                    let left_out = case
-                        .get("left_out")
-                        .cloned()
-                        .unwrap_or_else(|| Value::Array(Vec::new()));
-                    assert_eq!(
-                        serde_json::to_value(&chat.left_out).unwrap(),
-                        left_out,
-                        "{name}"
-                    );
+                    assert_eq!(json!(chat.left_out), left_out(&case), "{name}");
                 }
                 Err(refusal) => {
                     assert_eq!(case["refusal"], *refusal.param, "{name}: {refusal}");

@@ -2,9 +2,11 @@
 //!
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 //!
+//! * [`from_chat`]: a request to Chat Completions for an upstream that speaks Responses only.
 //! * [`items`]: the input as a list of items, for whoever keeps conversations.
 //! * [`to_chat`]: the request for an upstream that speaks Chat Completions only.
 
+pub mod from_chat;
 pub mod items;
 mod refusal;
 pub mod to_chat;
