@@ -245,3 +245,24 @@ fn a_custom_tools_text_may_come_one_byte_at_a_time() {
     assert_eq!(seen.items(), [format!("shell<{text}>")]);
     assert_eq!(seen.deltas("custom_tool_call_input").concat(), text);
 }
+
+#[test]
+fn a_tool_in_a_namespace_is_called_by_both_its_names() {
+    let seen = seen(&[
+        head(0, "a", "agents__ask"),
+        tail(0, "{}"),
+        head(1, "b", "exec"),
+        tail(1, "{\"input\":\"ls\"}"),
+    ]);
+    let output = &seen.response["output"];
+    assert_eq!(output[0]["type"], "function_call");
+    assert_eq!(
+        (&output[0]["namespace"], &output[0]["name"]),
+        (&json!("agents"), &json!("ask"))
+    );
+    assert_eq!(output[1]["type"], "custom_tool_call");
+    assert_eq!(
+        (&output[1]["namespace"], &output[1]["name"]),
+        (&json!("functions"), &json!("exec"))
+    );
+}

@@ -5,13 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan, Unpriced};
-use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::responses::echo::{Echo, Namespaced};
 use sluicegate_core::sse::event::Events;
 
 /// The plan of a reply that is translated.
 pub(crate) fn plan(client_streams: bool) -> ReplyPlan {
     let mut echo = Echo::new("resp_0a", 7, "asked-for");
     echo.custom_tools.insert("shell".into());
+    for (function, namespace, name) in [
+        ("agents__ask", "agents", "ask"),
+        ("exec", "functions", "exec"),
+    ] {
+        let (namespace, name) = (namespace.into(), name.into());
+        let tool = Namespaced { namespace, name };
+        echo.namespaced.insert(function.into(), tool);
+    }
+    echo.custom_tools.insert("exec".into());
     ReplyPlan {
         upstream_api: Api::Chat,
         responses: Some(Arc::new(echo)),

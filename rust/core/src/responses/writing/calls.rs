@@ -40,6 +40,8 @@ struct Call {
 #[derive(Debug)]
 struct Announced {
     place: Place,
+    name: Vec<u8>,
+    namespace: Option<Vec<u8>>,
     call_id: Vec<u8>,
     run: Run,
     kind: Kind,
@@ -203,7 +205,8 @@ impl Call {
         if self.item.is_some() {
             return;
         }
-        let stands_for_custom = || echo.custom_tools.contains(&*string::decode(&self.name));
+        let function = string::decode(&self.name);
+        let stands_for_custom = || echo.custom_tools.contains(&*function);
         let (prefix, event, kind) = if self.is_free {
             let event = "response.custom_tool_call_input.delta";
             ("ctc_", event, Kind::Custom(None))
@@ -222,8 +225,15 @@ impl Call {
         };
         let mut members = Vec::with_capacity(128);
         place.members(&mut members);
+        // The client knows a tool in a namespace by both names.
+        let (name, namespace) = match echo.namespaced.get(&*function) {
+            Some(tool) => (spelled(&tool.name), Some(spelled(&tool.namespace))),
+            None => (self.name.clone(), None),
+        };
         let mut item = Announced {
             place,
+            name,
+            namespace,
             call_id,
             run: Run::new(Delta::new(event, &members)),
             kind,
@@ -266,13 +276,22 @@ impl Call {
         };
         item_head(kind, &item.place.id, status, out);
         member("call_id", &item.call_id, out);
-        member("name", &self.name, out);
+        member("name", &item.name, out);
+        if let Some(namespace) = &item.namespace {
+            member("namespace", namespace, out);
+        }
         member(name, text, out);
         if let Some(extra) = &self.extra {
             raw("extra_content", extra, out);
         }
         out.push(b'}');
     }
+}
+
+fn spelled(text: &str) -> Vec<u8> {
+    let mut spelled = Vec::with_capacity(text.len());
+    string::spell(text, &mut spelled);
+    spelled
 }
 
 impl Announced {
