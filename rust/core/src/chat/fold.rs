@@ -118,6 +118,12 @@ impl ChatFold {
         Ok(())
     }
 
+    /// Bytes that it holds, as the limit counts them.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// The error that the upstream reported in its stream: the value of `error`, or the whole payload where it has no such wrapper, as
     /// JSON text.
     #[must_use]

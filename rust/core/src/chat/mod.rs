@@ -2,8 +2,9 @@
 //!
 //! * [`fold`]: the chunks of a stream → one `chat.completion` (or `text_completion`).
 //! * [`unfold`]: one completion → the chunks of a stream.
+//! * [`writing`]: pieces of output, whatever protocol they came in → either form.
 //!
-//! They are inverses: folding what a completion was unfolded into gives that completion, members that nobody knows, the spelling of numbers and
+//! The first two are inverses: folding what a completion was unfolded into gives that completion, members that nobody knows, the spelling of numbers and
 //! the difference between `null`, empty and absent included. The order of members is not kept. A completion is here what OpenAI's schema says:
 //! `choices` in the order of their `index`, each with a `message` that has a `role` (or, in a text completion, without a message); tool
 //! calls that can be told apart by id or name, with a `type` and, for a function, `arguments`. What a stream has of its own is not
@@ -33,3 +34,4 @@ mod rules;
 #[cfg(test)]
 mod tree;
 pub mod unfold;
+pub mod writing;
