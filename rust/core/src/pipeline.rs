@@ -5,6 +5,7 @@ mod document;
 mod failure;
 mod frames;
 mod payload;
+mod repair;
 mod reply;
 mod shapes;
 mod spoken;
@@ -50,7 +51,7 @@ pub struct ReplyPlan {
     /// The protocol that the client speaks.
     pub api: Api,
     /// The protocol that the upstream speaks. Where it is another, the reply is translated: Chat Completions and completions for a client
-    /// of the Responses interface.
+    /// of the Responses interface, and Responses for a client of Chat Completions.
     pub upstream_api: Api,
     /// The client asked for an event stream.
     pub client_streams: bool,
@@ -64,9 +65,11 @@ pub struct ReplyPlan {
     pub reply_model: Option<Box<str>>,
     /// What a Response object says of its request. A reply can only be translated for a client of the Responses interface where it is known.
     pub responses: Option<Arc<Echo>>,
-    /// Raw gpt-oss text is to be decoded.
+    /// The content of the upstream's chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format
+    /// included: it is decoded, for clients of chat and of the Responses interface.
     pub harmony: bool,
-    /// Faults in the upstream's stream of the Responses interface are to be repaired.
+    /// Where client and upstream speak Responses: the events are read and made anew, so that what upstreams get wrong in them comes out
+    /// right. Needs `responses`; where that gives no id, the upstream's own is kept, and its `created_at`.
     pub repair: bool,
     /// Seconds since 1970, asked when a translated response is completed. Without, it does not say when that was.
     pub clock: Option<fn() -> u64>,

@@ -39,6 +39,10 @@ impl Reader for HarmonyChunks {
         })
     }
 
+    fn remembers(&self) -> bool {
+        true
+    }
+
     fn end(&mut self, give: &mut dyn FnMut(&Piece<'_>)) {
         self.decoder.finish(&mut |piece| give(&piece));
         self.chunks.end(give);

@@ -68,6 +68,10 @@ impl Reader for ChatChunks {
         Ok(())
     }
 
+    fn remembers(&self) -> bool {
+        false
+    }
+
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
 }
 

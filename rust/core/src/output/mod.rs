@@ -160,6 +160,9 @@ pub trait Reader: Send {
     /// `payload` is not one JSON document.
     fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault>;
 
+    /// Whether what it gives of a payload depends on those before. Then each has to be read.
+    fn remembers(&self) -> bool;
+
     /// No payload follows: what was kept back is given.
     fn end(&mut self, give: &mut dyn FnMut(&Piece<'_>));
 }

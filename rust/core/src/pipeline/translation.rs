@@ -3,26 +3,33 @@
 //! The upstream may stream or not, and so may the client. Whatever the upstream sends becomes chunks, and all chunks go through the same
 //! writer: so a reply is the same however it came and however it is asked for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::chat::unfold::{Unfold, unfold_chat};
+use crate::chat::writing::{ChatWriter, Written};
 use crate::error::{Error, ErrorKind};
+use crate::harmony::HarmonyChunks;
 use crate::json::documents::{Documents, Part};
 use crate::limits::Limits;
 use crate::output::chat_chunks::ChatChunks;
 use crate::output::{Ending, Failure, Reader, Spent, Writer};
+use crate::responses::reading::ResponseEvents;
 use crate::responses::writing::ResponsesWriter;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::payload::Choices;
+use super::repair::Renamed;
 use super::reply::{Reply, Source};
 use super::shapes::Shapes;
 use super::spoken::Heard;
 use super::stream::{self, Read};
-use super::{Api, Pricer, ReplyPlan, Unpriced, failure};
+use super::{Api, Pricer, ReplyPlan, StreamError, Unpriced, failure};
 
 pub(super) struct Translation {
+    upstream_api: Api,
     reader: Box<dyn Reader>,
     writer: Box<dyn Writer>,
     form: Form,
@@ -61,19 +68,43 @@ impl Translation {
     /// The translation that `plan` asks for; None where client and upstream speak the same.
     pub(super) fn new(plan: &ReplyPlan) -> Option<Self> {
         let limits = plan.limits;
+        let from_chunks = matches!(plan.upstream_api, Api::Chat | Api::Completions);
+        let repairs = plan.upstream_api == Api::Responses && plan.repair;
+        let decodes = from_chunks && plan.harmony;
+        if plan.api == plan.upstream_api && !repairs && !decodes {
+            return None;
+        }
         let reader: Box<dyn Reader> = match plan.upstream_api {
+            Api::Chat | Api::Completions if plan.harmony => {
+                Box::new(HarmonyChunks::new(limits.max_depth))
+            }
             Api::Chat | Api::Completions => Box::new(ChatChunks::new(limits.max_depth)),
+            Api::Responses => Box::new(ResponseEvents::new(limits.max_depth)),
             _ => return None,
         };
+        let model = plan.reply_model.as_deref();
         let writer: Box<dyn Writer> = match (plan.api, &plan.responses) {
+            (Api::Responses, Some(echo)) if repairs && echo.response_id.is_empty() => {
+                Box::new(Renamed::new(Arc::clone(echo), model, plan.client_streams))
+            }
             (Api::Responses, Some(echo)) => Box::new(ResponsesWriter::new(
-                std::sync::Arc::clone(echo),
-                plan.reply_model.as_deref(),
+                Arc::clone(echo),
+                model,
                 plan.client_streams,
             )),
+            (Api::Chat, _) => {
+                let asked = Written {
+                    streams: plan.client_streams,
+                    include_usage: plan.include_usage,
+                    model: model.map(Into::into),
+                    created: plan.clock.map(|clock| clock()),
+                };
+                Box::new(ChatWriter::new(asked, limits))
+            }
             _ => return None,
         };
         Some(Translation {
+            upstream_api: plan.upstream_api,
             reader,
             writer,
             form: Form::Unknown,
@@ -219,7 +250,17 @@ impl Translation {
         while let Some(rest) = slice.get(at..).filter(|rest| !rest.is_empty()) {
             if let Some((found, template)) = source.shapes.find(rest) {
                 stream::note(&found, template, reply);
-                if !self.ended {
+                if self.reader.remembers() {
+                    let event = Events::new(rest.get(..found.len).unwrap_or_default()).next();
+                    if let Some(data) = event.and_then(|event| event.data())
+                        && !self.ended
+                    {
+                        let writer = &mut self.writer;
+                        let _ = self
+                            .reader
+                            .read(&data, &mut |piece| writer.write(piece, out));
+                    }
+                } else if !self.ended {
                     for spoken in template.spoken() {
                         let text = rest.get(template.place(spoken.hole)).unwrap_or_default();
                         self.writer.write(&spoken.piece(text), out);
@@ -261,9 +302,14 @@ impl Translation {
                     heard.note(piece, &data);
                     writer.write(piece, out);
                 });
+                let remembers = self.reader.remembers();
                 if let Some(start) = plain_from {
                     stream::learn(&mut source.shapes, event, start, reply, |holes| {
-                        heard.spoken(holes)
+                        if remembers {
+                            Some([].into())
+                        } else {
+                            heard.spoken(holes)
+                        }
                     });
                 }
             }
@@ -272,7 +318,12 @@ impl Translation {
             }
             None => {}
         }
-        if reply.facts.done || reply.facts.error.is_some() {
+        // A failed response follows an error event, and has its usage.
+        let is_over = match self.upstream_api {
+            Api::Responses => reply.facts.finish_reason.is_some(),
+            _ => reply.facts.error.is_some(),
+        };
+        if reply.facts.done || is_over {
             self.end(reply, pricer, out);
         }
     }
@@ -289,8 +340,13 @@ impl Translation {
         if self.ended {
             return Ok(());
         }
+        let is = |kind: &[u8]| {
+            let object = reply.payload.object;
+            object.is_some_and(|object| object.content(document).ends_with(kind))
+        };
+        let (is_chunk, is_response) = (is(b".chunk"), is(b"response"));
         if reply.facts.error.is_some() {
-            if self.client_streams {
+            if self.client_streams || is_response {
                 self.end(reply, pricer, out);
             } else {
                 out.extend_from_slice(document);
@@ -298,17 +354,22 @@ impl Translation {
             }
             return Ok(());
         }
-        let is_chunk = reply
-            .payload
-            .object
-            .is_some_and(|object| object.content(document).ends_with(b".chunk"));
-        if !is_chunk && reply.payload.choices != Choices::Some {
+        let is_readable = match self.upstream_api {
+            Api::Responses => is_response,
+            _ => is_chunk || reply.payload.choices == Choices::Some,
+        };
+        if !is_readable {
             return Err(Error::new(ErrorKind::NoCompletion, 0));
         }
         let (reader, writer) = (&mut self.reader, &mut self.writer);
         let mut pass = |chunk: &[u8]| {
             let _ = reader.read(chunk, &mut |piece| writer.write(piece, out));
         };
+        if is_response {
+            pass(document);
+            self.end(reply, pricer, out);
+            return Ok(());
+        }
         if is_chunk {
             pass(document);
             return Ok(());
@@ -334,6 +395,12 @@ impl Translation {
         let writer = &mut self.writer;
         self.reader.end(&mut |piece| writer.write(piece, out));
         reply.settle();
+        if reply.facts.error.is_none() && reply.facts.finish_reason.as_deref() == Some("failed") {
+            reply.note_error(StreamError {
+                message: "the upstream failed without saying why".into(),
+                ..StreamError::default()
+            });
+        }
         if let Some(error) = &reply.facts.error
             && !self.client_streams
         {

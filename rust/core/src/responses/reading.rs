@@ -124,6 +124,10 @@ impl Reader for ResponseEvents {
         Ok(())
     }
 
+    fn remembers(&self) -> bool {
+        true
+    }
+
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
 }
 

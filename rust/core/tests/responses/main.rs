@@ -1,9 +1,17 @@
-//! Chat completions, streamed and whole, as replies of the Responses interface.
+//! Replies in another protocol than the client speaks, streamed and whole.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what fails here fails the test"
+)]
 
 mod calls;
 mod ends;
+mod harmony;
 mod order;
 mod properties;
+mod recordings;
+mod repair;
 mod stream;
+mod to_chat;
