@@ -169,8 +169,10 @@ class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
     `headers` are set on each request (the authorization, say). `ask_usage`: send
-    `stream_options.include_usage`.
-    Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https.
+    `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to, whatever the URL's
+    host. `client_certificate`: paths of a PEM certificate chain and its key.
+    Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
+    that cannot be used.
     """
 
     def __new__(
@@ -185,7 +187,9 @@ class Upstream:
         streaming: str = "auto",
         forward_authorization: bool = False,
         http2: bool = False,
+        socket: str | None = None,
         ca_file: str | None = None,
+        client_certificate: tuple[str, str] | None = None,
         pool_idle_seconds: float = 4.0,
         pool_max_idle: int = 256,
     ) -> Upstream: ...
@@ -195,11 +199,17 @@ class Upstream:
 @final
 class Route:
     """One way to serve one public model: an upstream, its name for the model, and what the reply shows
-    (None: the upstream's own name).
+    (None: the upstream's own name). `drain`: where the client leaves, the reply is read on for its usage.
     """
 
     def __new__(
-        cls, upstream: Upstream, model: str, *, reply_model: str | None = None, last: bool = True
+        cls,
+        upstream: Upstream,
+        model: str,
+        *,
+        reply_model: str | None = None,
+        last: bool = True,
+        drain: bool = False,
     ) -> Route: ...
     @property
     def upstream(self) -> Upstream: ...
@@ -301,6 +311,10 @@ class Exchange:
 class Relay:
     """One thread that does all upstream I/O of this process without holding the GIL. Starts its thread on
     construction: make it in the worker, never at import.
+
+    `client_buffer_bytes`: all that waits for one slow client, where the server's own buffer is a quarter of
+    it. `drain_…` bound the replies that are read on after their client has left: seconds and bytes of each,
+    and how many at once.
     """
 
     def __new__(
@@ -310,6 +324,9 @@ class Relay:
         max_reply_bytes: int = ...,
         client_buffer_bytes: int = ...,
         keepalive_seconds: float | None = None,
+        drain_seconds: float = 60.0,
+        drain_bytes: int = ...,
+        drain_replies: int = 100,
     ) -> Relay: ...
     def forward(
         self, request: Request, path: str, route: Route, headers: _Headers, request_id: str, reply: Reply

@@ -358,6 +358,18 @@ async def test_a_trace_is_passed_on(wire: WireStand) -> None:
     assert headers["baggage"] == ["k=v"]
 
 
+async def test_one_is_made_where_there_is_none(wire: WireStand) -> None:
+    """Its id is the request's, so that logs and traces are found by one number."""
+    exchange = await wire.stream(Script(tokens=1))
+    [parent] = sent_up(wire)["traceparent"]
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", parent), parent
+    async with RawConnection(*wire.address) as connection:
+        await connection.post(CHAT, request_body())
+        reply = await connection.reply()
+    [parent] = sent_up(wire)["traceparent"]
+    assert parent.split("-")[1] == reply.headers["x-request-id"] != exchange.line["request_id"]
+
+
 # === large bodies ===
 
 

@@ -154,14 +154,16 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def wire_stand(directory: Path, config: Mapping[str, Any] | None = None) -> AsyncIterator[WireStand]:
+async def wire_stand(
+    directory: Path, config: Mapping[str, Any] | None = None, *, send_buffer: int | None = None
+) -> AsyncIterator[WireStand]:
     """A stand with one upstream, `local`, that serves `small` at `PRICE`.
 
     `config` adds to the configuration. An upstream in it without a `base_url` is the same scripted one under
-    another name, with settings of its own.
+    another name, with settings of its own. `send_buffer`: the scripted upstream's.
     """
     added = config or {}
-    async with ScriptedUpstream() as upstream:
+    async with ScriptedUpstream(send_buffer=send_buffer) as upstream:
         upstreams = {
             name: {"base_url": upstream.base_url, **settings}
             for name, settings in {"local": {}, **added.get("upstreams", {})}.items()

@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema
 
 from sluicegate.config.values import (
     BaseUrl,
+    ClientBuffer,
     Count,
     ExistingFile,
     Name,
@@ -54,6 +55,7 @@ Dialect = Literal[
 Api = Literal["chat", "responses", "both"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
+OnClientLeave = Literal["cancel", "drain"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -74,6 +76,14 @@ class LogConfig(Section):
     )
 
 
+class DisconnectDrainConfig(Section):
+    """How far replies are read on after their clients have left, where a route drains."""
+
+    seconds: Seconds = Field(default=60.0, description="The upstream's own deadlines run as well.")
+    bytes: Positive = Field(default=16 * 1024 * 1024, description="Of one reply, after its client has left.")
+    replies: Count = Field(default=100, description="At once, in each worker.")
+
+
 class ServerConfig(Section):
     """The gateway's own side: where it listens, and what bounds a request."""
 
@@ -89,15 +99,20 @@ class ServerConfig(Section):
     max_reply_bytes: Positive = Field(
         default=64 * 1024 * 1024, description="Of one JSON reply that must be held whole."
     )
-    client_buffer_bytes: Positive = Field(
-        default=256 * 1024, description="Held for one slow client before its upstream is paused."
+    client_buffer_bytes: ClientBuffer = Field(
+        default=256 * 1024,
+        description="Held for one slow client before its upstream is paused, the server's buffers included.",
     )
     drain_seconds: Seconds = Field(
         default=30.0, description="For streams under way when the server is told to stop."
     )
+    disconnect_drain: DisconnectDrainConfig = DisconnectDrainConfig()
     keepalive_seconds: Seconds | None = Field(
         default=None,
         description="An SSE comment to the client after this long a silence of the upstream; null: none.",
+    )
+    reload_on_change: bool = Field(
+        default=True, description="Follow the file itself; without it on SIGHUP only."
     )
     log: LogConfig = LogConfig()
 
@@ -144,12 +159,31 @@ class UpstreamConfig(Section):
         default=False, description="Pass the client's own `Authorization` on."
     )
     http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
+    socket: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A Unix socket to connect to; `base_url` then gives the `Host` header and the path.",
+    )
     ca_file: ExistingFile | None = Field(default=None, description="PEM, in place of the usual roots.")
+    client_cert_file: ExistingFile | None = Field(
+        default=None, description="PEM: our own certificate and its chain, where the server asks for one."
+    )
+    client_key_file: ExistingFile | None = Field(default=None, description="PEM: its private key.")
     pool_idle_seconds: Seconds = Field(
         default=4.0,
         description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
     )
     pool_max_idle: Count = 256
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (self.client_cert_file is None) != (self.client_key_file is None):
+            raise fault(
+                "client_certificate",
+                "has one of `client_cert_file` and `client_key_file`",
+                "give both, or neither",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_authorization(self) -> Self:
@@ -181,6 +215,7 @@ class RouteConfig(Section):
 
     upstream: RoutePart
     model: RoutePart = Field("", description="The upstream's own name for it; left out: the public name.")
+    on_client_leave: OnClientLeave | None = Field(None, description="Left out: as the model says.")
 
     @model_validator(mode="before")
     @classmethod
@@ -210,6 +245,10 @@ class ModelConfig(Section):
 
     routes: tuple[RouteConfig, ...] = Field(json_schema_extra={"minItems": 1})
     reply_model: ReplyModel = Field("upstream", description="Whose name the reply's `model` shows.")
+    on_client_leave: OnClientLeave = Field(
+        "cancel",
+        description="cancel: close the upstream at once; drain: read its reply on for its usage.",
+    )
 
     # Not `min_length`: that counts what is valid, so one bad route would also be called an empty list.
     @field_validator("routes")

@@ -120,6 +120,8 @@ SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
+# Below it the parts of which the server needs a whole one (a request's head) would be all there is.
+ClientBuffer = Annotated[int, Field(ge=128 * 1024), BeforeValidator(_no_bool)]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
 Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.

@@ -215,6 +215,9 @@ def _relay(config: Config) -> Relay:
         max_reply_bytes=server.max_reply_bytes,
         client_buffer_bytes=server.client_buffer_bytes,
         keepalive_seconds=server.keepalive_seconds,
+        drain_seconds=server.disconnect_drain.seconds,
+        drain_bytes=server.disconnect_drain.bytes,
+        drain_replies=server.disconnect_drain.replies,
     )
 
 

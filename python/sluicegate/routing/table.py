@@ -12,19 +12,26 @@ from sluicegate.routing.model import Model
 class ModelTable:
     """The models a gateway serves, by public name, in the order of the configuration.
 
-    Raises `ConfigurationError` with all upstreams that cannot be used.
+    Upstreams that are the same in `before` are taken over, with their connections. Raises
+    `ConfigurationError` with all upstreams that cannot be used.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, before: "ModelTable | None" = None) -> None:
+        self._upstreams: dict[str, tuple[UpstreamConfig, Upstream]] = {}
         upstreams: dict[str, Upstream] = {}
+        kept = {} if before is None else before._upstreams
         faults: list[ConfigurationFault] = []
         for name, upstream in config.upstreams.items():
+            if name in kept and kept[name][0] == upstream and not _reads_files(upstream):
+                upstreams[name] = kept[name][1]
+                continue
             try:
                 upstreams[name] = _upstream(name, upstream)
             except ConfigurationError as error:
                 faults += [replace(fault, path=f"upstreams.{name}") for fault in error.faults]
         if faults:
             raise ConfigurationError(faults)
+        self._upstreams = {name: (config.upstreams[name], made) for name, made in upstreams.items()}
         self._models = {name: _model(name, model, upstreams) for name, model in config.models.items()}
 
     def get(self, name: str) -> Model | None:
@@ -61,17 +68,36 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         streaming=config.streaming,
         forward_authorization=config.forward_authorization,
         http2=config.http2,
+        socket=config.socket,
         ca_file=config.ca_file,
+        client_certificate=_client_certificate(config),
         pool_idle_seconds=config.pool_idle_seconds,
         pool_max_idle=config.pool_max_idle,
     )
+
+
+def _reads_files(config: UpstreamConfig) -> bool:
+    # Certificates are replaced in place, under the same name.
+    return config.ca_file is not None or config.client_cert_file is not None
+
+
+def _client_certificate(config: UpstreamConfig) -> tuple[str, str] | None:
+    if config.client_cert_file is None or config.client_key_file is None:
+        return None
+    return config.client_cert_file, config.client_key_file
 
 
 def _model(name: str, config: ModelConfig, upstreams: Mapping[str, Upstream]) -> Model:
     reply_model = name if config.reply_model == "public" else None
     last = len(config.routes) - 1
     routes = tuple(
-        Route(upstreams[route.upstream], route.model, reply_model=reply_model, last=position == last)
+        Route(
+            upstreams[route.upstream],
+            route.model,
+            reply_model=reply_model,
+            last=position == last,
+            drain=(route.on_client_leave or config.on_client_leave) == "drain",
+        )
         for position, route in enumerate(config.routes)
     )
     return Model(name, routes)

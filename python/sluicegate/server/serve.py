@@ -33,7 +33,9 @@ BACKLOG = 4096
 # theirs, so that it is never us who close a connection that is about to be used.
 HEADER_READ_MS = 75_000
 
-# hyper takes no request head larger than its buffer.
+# The server's share of a slow client's buffer: the relay's sink has the rest. hyper takes no request head
+# larger than its buffer.
+CONNECTION_BUFFER_PART = 4
 MIN_HTTP1_BUFFER = 64 * 1024
 
 # After the drain deadline a worker still ends its exchanges and writes their records; then it is killed.
@@ -119,7 +121,7 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         backpressure=connections_per_worker(raise_open_files()),
         http1_settings=HTTP1Settings(
             header_read_timeout=HEADER_READ_MS,
-            max_buffer_size=max(MIN_HTTP1_BUFFER, settings.client_buffer_bytes),
+            max_buffer_size=max(MIN_HTTP1_BUFFER, settings.client_buffer_bytes // CONNECTION_BUFFER_PART),
         ),
         log_level=LogLevels.warning,
         log_dictconfig=_GRANIAN_LOG,

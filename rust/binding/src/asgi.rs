@@ -4,6 +4,9 @@
 //! done already, or, where the client is slow and the channel full, one that is pending. The first costs no turn of the event
 //! loop; the second, and every `send` of another server (a coroutine function that only its loop may run), is handed to the
 //! reply's `defer`, which awaits it on the loop. Until that is done nothing more is sent: that is the backpressure.
+//!
+//! What a client that never reads costs is bound: messages are small, because granian holds a handful of them, and so is what
+//! waits here, because it is all that makes the pump stop reading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -17,6 +20,11 @@ use sluicegate_relay::Sink;
 use sluicegate_relay::sink::HeaderList;
 
 use crate::delivery;
+
+/// The part of a client's buffer that waits here, and the largest message to the server. granian holds up to six of these (one
+/// that waits, four in its channel, one just taken), and its connection buffers a quarter more; the read that went too far is the rest.
+const PENDING_PART: usize = 16;
+const MESSAGE_PART: usize = 32;
 
 #[derive(Default)]
 struct State {
@@ -39,6 +47,34 @@ impl State {
     fn has_work(&self) -> bool {
         self.start.is_some() || !self.frames.is_empty() || self.ended && !self.end_sent
     }
+
+    /// The first `limit` bytes of what waits: frames, and how long they are together.
+    fn take_frames(&mut self, limit: usize) -> (Vec<Bytes>, usize) {
+        if self.bytes <= limit {
+            return (
+                std::mem::take(&mut self.frames),
+                std::mem::take(&mut self.bytes),
+            );
+        }
+        let mut taken = 0;
+        let mut whole = 0;
+        for frame in &self.frames {
+            if taken + frame.len() > limit {
+                break;
+            }
+            taken += frame.len();
+            whole += 1;
+        }
+        let mut frames = self.frames.drain(..whole).collect::<Vec<_>>();
+        if let Some(next) = self.frames.first_mut()
+            && taken < limit
+        {
+            frames.push(next.split_to(limit - taken));
+            taken = limit;
+        }
+        self.bytes -= taken;
+        (frames, taken)
+    }
 }
 
 /// The shared part of a reply on its way out: the relay's thread fills and delivers it, the event loop reports back.
@@ -48,6 +84,7 @@ pub(crate) struct Outlet {
     send: Py<PyAny>,
     reply: Py<PyAny>,
     direct: bool,
+    message_bytes: usize,
 }
 
 enum Message {
@@ -77,14 +114,13 @@ impl Outlet {
         if !state.has_work() {
             return None;
         }
-        let frames = std::mem::take(&mut state.frames);
-        let bytes = std::mem::take(&mut state.bytes);
+        let (frames, bytes) = state.take_frames(self.message_bytes);
         state.in_flight = bytes;
-        state.end_sent = state.ended;
+        state.end_sent = state.ended && state.frames.is_empty();
         Some(Message::Body {
             frames,
             bytes,
-            more: !state.ended,
+            more: !state.end_sent,
         })
     }
 
@@ -252,8 +288,8 @@ pub(crate) struct AsgiSink {
 }
 
 impl AsgiSink {
-    /// `reply` has `send` and `defer`; `bound` is the bytes that may wait.
-    pub(crate) fn new(reply: &Bound<'_, PyAny>, bound: usize) -> PyResult<Self> {
+    /// `reply` has `send` and `defer`; `client_buffer` is all that a client may leave unread.
+    pub(crate) fn new(reply: &Bound<'_, PyAny>, client_buffer: usize) -> PyResult<Self> {
         let send = reply.getattr(pyo3::intern!(reply.py(), "send"))?;
         let direct = is_direct(&send)?;
         let outlet = Outlet {
@@ -262,10 +298,11 @@ impl AsgiSink {
             send: send.unbind(),
             reply: reply.clone().unbind(),
             direct,
+            message_bytes: (client_buffer / MESSAGE_PART).max(1),
         };
         Ok(Self {
             outlet: Arc::new(outlet),
-            bound,
+            bound: client_buffer / PENDING_PART,
         })
     }
 
@@ -298,7 +335,14 @@ impl Sink for AsgiSink {
                 return;
             }
             state.bytes += frames.iter().map(Bytes::len).sum::<usize>();
-            state.frames.append(frames);
+            if state.waiting {
+                // They are slices of reads, and may be small ones of large: what waits for long must hold no more than itself.
+                let copies = frames.iter().map(|frame| Bytes::copy_from_slice(frame));
+                state.frames.extend(copies);
+                frames.clear();
+            } else {
+                state.frames.append(frames);
+            }
         });
     }
 

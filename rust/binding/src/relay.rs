@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::limits::{Limits, MAX_DOCUMENT, MAX_EVENT};
 use sluicegate_core::pipeline::Api;
-use sluicegate_relay::{Exchange, Relay};
+use sluicegate_relay::{DrainLimits, Exchange, Relay};
 
 use crate::asgi::AsgiSink;
 use crate::delivery;
@@ -18,8 +18,8 @@ use crate::exchange::PyExchange;
 use crate::request::PyRequest;
 use crate::upstream::{PyRoute, seconds};
 
-/// Bytes of one reply that wait here for a slow client at most; the server's own buffers come on top.
-const DEFAULT_CLIENT_BUFFER: usize = 64 * 1024;
+/// Bytes of one reply that wait for a slow client at most, where the server's own buffer is a quarter of it.
+const DEFAULT_CLIENT_BUFFER: usize = 256 * 1024;
 
 #[pyclass(name = "Relay", module = "sluicegate._core", frozen)]
 pub(crate) struct PyRelay {
@@ -27,6 +27,7 @@ pub(crate) struct PyRelay {
     limits: Limits,
     client_buffer: usize,
     keepalive: Option<Duration>,
+    drain: DrainLimits,
 }
 
 #[pymethods]
@@ -34,14 +35,24 @@ impl PyRelay {
     #[new]
     #[pyo3(signature = (
         *, max_event_bytes=MAX_EVENT, max_reply_bytes=MAX_DOCUMENT, client_buffer_bytes=DEFAULT_CLIENT_BUFFER, keepalive_seconds=None,
+        drain_seconds=60.0, drain_bytes=16 * 1024 * 1024, drain_replies=100,
     ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
         py: Python<'_>,
         max_event_bytes: usize,
         max_reply_bytes: usize,
         client_buffer_bytes: usize,
         keepalive_seconds: Option<f64>,
+        drain_seconds: f64,
+        drain_bytes: u64,
+        drain_replies: usize,
     ) -> PyResult<Self> {
+        let drain = DrainLimits {
+            time: seconds("drain_seconds", Some(drain_seconds))?.unwrap_or_default(),
+            bytes: drain_bytes,
+            replies: drain_replies,
+        };
         // The thread stays attached for its life and only lets the GIL go: attaching anew for each delivery would make a new
         // thread state each time.
         let around = |life: Box<dyn FnOnce() + Send>| {
@@ -59,6 +70,7 @@ impl PyRelay {
             limits,
             client_buffer: client_buffer_bytes,
             keepalive: seconds("keepalive_seconds", keepalive_seconds)?,
+            drain,
         })
     }
 
@@ -101,6 +113,7 @@ impl PyRelay {
             route: route.inner.clone(),
             limits: self.limits,
             keepalive: self.keepalive,
+            drain: self.drain,
             sink: Box::new(AsgiSink::new(&reply, self.client_buffer)?),
             director: Box::new(PyDirector {
                 reply: reply.unbind(),

@@ -81,7 +81,7 @@ impl PyUpstream {
     #[new]
     #[pyo3(signature = (
         name, base_url, *, headers=None, deadlines=None, dialect=None, ask_usage=true, streaming="auto", forward_authorization=false,
-        http2=false, ca_file=None, pool_idle_seconds=4.0, pool_max_idle=256,
+        http2=false, socket=None, ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
     fn new(
@@ -95,7 +95,9 @@ impl PyUpstream {
         streaming: &str,
         forward_authorization: bool,
         http2: bool,
+        socket: Option<String>,
         ca_file: Option<String>,
+        client_certificate: Option<(String, String)>,
         pool_idle_seconds: f64,
         pool_max_idle: usize,
     ) -> PyResult<Self> {
@@ -115,7 +117,9 @@ impl PyUpstream {
             })?,
             forward_authorization,
             http2,
+            socket,
             ca_file,
+            client_certificate,
             pool_idle: seconds("pool_idle_seconds", Some(pool_idle_seconds))?.unwrap_or_default(),
             pool_max_idle,
         };
@@ -141,13 +145,20 @@ pub(crate) struct PyRoute {
 #[pymethods]
 impl PyRoute {
     #[new]
-    #[pyo3(signature = (upstream, model, *, reply_model=None, last=true))]
-    fn new(upstream: Py<PyUpstream>, model: &str, reply_model: Option<&str>, last: bool) -> Self {
+    #[pyo3(signature = (upstream, model, *, reply_model=None, last=true, drain=false))]
+    fn new(
+        upstream: Py<PyUpstream>,
+        model: &str,
+        reply_model: Option<&str>,
+        last: bool,
+        drain: bool,
+    ) -> Self {
         let inner = Route {
             upstream: Arc::clone(&upstream.get().inner),
             model: model.into(),
             reply_model: reply_model.map(Into::into),
             last,
+            drain,
         };
         Self { inner, upstream }
     }

@@ -1,5 +1,5 @@
-//! Connections to an upstream: TCP without Nagle's delay, TLS, one deadline over both, and a memory of their use, so that a
-//! connection that died while idle can be told from an upstream that fails.
+//! Connections to an upstream: one deadline over transport and TLS, and a memory of their use, so that a connection that died while
+//! idle can be told from an upstream that fails.
 
 use std::future::Future;
 use std::io;
@@ -12,14 +12,15 @@ use std::time::Duration;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tower_service::Service;
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use crate::dial::{Dial, Wire};
+
+type Stream = MaybeHttpsStream<TokioIo<Wire>>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a connection was used for so far.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Uses(Arc<Used>);
 struct Used {
     replies: AtomicU32,
     heard: AtomicBool,
+    /// HTTP/2: what is heard may belong to another request, or be the announcement of the end.
+    shared: bool,
 }
 
 impl Uses {
@@ -37,13 +40,12 @@ impl Uses {
         self.0.replies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it has carried any.
-    pub(crate) fn any(&self) -> bool {
-        self.0.replies.load(Ordering::Relaxed) > 0
+    /// It has carried a reply, and has said nothing since it was last written to.
+    pub(crate) fn went_stale(&self) -> bool {
+        self.0.replies.load(Ordering::Relaxed) > 0 && (self.0.shared || !self.heard())
     }
 
-    /// Whether a byte has come since something was last written.
-    pub(crate) fn heard(&self) -> bool {
+    fn heard(&self) -> bool {
         self.0.heard.load(Ordering::Relaxed)
     }
 
@@ -69,13 +71,23 @@ impl std::error::Error for ConnectTimeout {}
 /// Connects, within the deadline.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    inner: HttpsConnector<HttpConnector>,
+    inner: HttpsConnector<Dial>,
     deadline: Option<Duration>,
+    plain_http2: bool,
 }
 
 impl Connector {
-    pub(crate) fn new(inner: HttpsConnector<HttpConnector>, deadline: Option<Duration>) -> Self {
-        Self { inner, deadline }
+    /// `plain_http2`: HTTP/2 is spoken without TLS, whose handshake would tell.
+    pub(crate) fn new(
+        inner: HttpsConnector<Dial>,
+        deadline: Option<Duration>,
+        plain_http2: bool,
+    ) -> Self {
+        Self {
+            inner,
+            deadline,
+            plain_http2,
+        }
     }
 }
 
@@ -90,7 +102,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.inner.call(uri);
-        let deadline = self.deadline;
+        let (deadline, plain_http2) = (self.deadline, self.plain_http2);
         Box::pin(async move {
             let stream = match deadline {
                 Some(limit) => tokio::time::timeout(limit, connecting)
@@ -98,9 +110,13 @@ impl Service<Uri> for Connector {
                     .map_err(|_| ConnectTimeout)??,
                 None => connecting.await?,
             };
+            let shared = plain_http2 || stream.connected().is_negotiated_h2();
             Ok(CountedStream(TokioIo::new(Watched {
                 stream: TokioIo::new(stream),
-                uses: Uses::default(),
+                uses: Uses(Arc::new(Used {
+                    shared,
+                    ..Used::default()
+                })),
             })))
         })
     }

@@ -17,16 +17,18 @@ use sluicegate_core::sse::encode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::connect::{ConnectTimeout, Uses};
+use crate::connect::Uses;
 use crate::deadlines::Progress;
 use crate::decode::ReplyBody;
 use crate::fault::{Fault, FaultKind};
 use crate::headers;
 use crate::keepalive::KeepAlive;
+use crate::leaving::{DrainLimits, Leaving};
 use crate::outcome::Outcome;
 use crate::pump::{Client, Pump, PumpEnd};
 use crate::runtime::{Active, Shared};
 use crate::sink::{Director, HeaderList, Next, Sink};
+use crate::unanswered::{classify, may_be_repeated};
 use crate::upstream::{HttpClient, Route, Streaming, Upstream};
 
 /// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
@@ -61,7 +63,7 @@ impl Control {
         }
     }
 
-    /// The client is gone: close the upstream's connection. Idempotent.
+    /// The client is gone: close the upstream's connection, or read on where the route says so. Idempotent.
     pub fn client_left(&self) {
         if !self.left.swap(true, Ordering::AcqRel) {
             self.leaving.notify_one();
@@ -139,6 +141,8 @@ pub struct Exchange {
     pub limits: Limits,
     /// A comment to a streaming client after this long a silence.
     pub keepalive: Option<Duration>,
+    /// How far it is read where its client leaves and the route drains.
+    pub drain: DrainLimits,
     /// Where frames go.
     pub sink: Box<dyn Sink>,
     /// Who decides.
@@ -161,6 +165,7 @@ struct Session {
     shared: Arc<Shared>,
     started: Instant,
     keepalive: KeepAlive,
+    leaving: Leaving,
     outcome: Outcome,
 }
 
@@ -178,12 +183,14 @@ impl Exchange {
     pub(crate) async fn run(self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
         let started = Instant::now();
         let keepalive = self.keepalive.filter(|_| self.request.stream());
+        let leaving = Leaving::new(Arc::clone(&shared), self.drain);
         let mut session = Session {
             exchange: self,
             control,
             shared,
             started,
             keepalive: KeepAlive::new(keepalive, started),
+            leaving,
             outcome: Outcome::default(),
         };
         session.serve().await;
@@ -202,15 +209,9 @@ impl Session {
             self.outcome.upstream_model = route.model.clone();
             let fault = match self.attempt(&route).await {
                 Attempt::Settled => return,
-                Attempt::Left => {
-                    self.outcome.client_left = true;
-                    if self.outcome.status == 0 {
-                        self.outcome.status = CLIENT_CLOSED_REQUEST;
-                    }
-                    self.settle();
-                    self.exchange.sink.abort();
-                    return;
-                }
+                Attempt::Left => return self.part(None),
+                // Nobody is there for whom another upstream could be tried.
+                Attempt::Failed(fault) if self.leaving.departed() => return self.part(Some(fault)),
                 Attempt::Failed(fault) => fault,
             };
             match self.exchange.director.failed(&fault) {
@@ -222,6 +223,19 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The end of an exchange whose client has left.
+    fn part(&mut self, fault: Option<Fault>) {
+        self.outcome.client_left = true;
+        if self.outcome.status == 0 {
+            self.outcome.status = CLIENT_CLOSED_REQUEST;
+        }
+        if fault.is_some() {
+            self.outcome.fault = fault;
+        }
+        self.settle();
+        self.exchange.sink.abort();
     }
 
     /// Answer with an error of the gateway's own protocol.
@@ -276,6 +290,7 @@ impl Session {
     async fn attempt(&mut self, route: &Route) -> Attempt {
         let upstream = Arc::clone(&route.upstream);
         let started = Instant::now();
+        self.leaving.set_drain(route.drain);
         let Ok(uri) = format!("{}{}", upstream.base, self.exchange.path).parse::<Uri>() else {
             return Attempt::Failed(Fault::new(FaultKind::Internal, &upstream.name));
         };
@@ -302,8 +317,8 @@ impl Session {
                 headers::up(&self.exchange.headers, &upstream, &self.exchange.request_id);
             let response = match self.send(client, http, &upstream, &progress).await {
                 Sent::Left => return Attempt::Left,
-                Sent::Failed(kind, stale) => {
-                    if stale && !fresh && kind == FaultKind::Reset {
+                Sent::Failed(kind, repeatable) => {
+                    if repeatable && !fresh && kind == FaultKind::Reset {
                         (client, fresh) = (&upstream.fresh, true);
                         continue;
                     }
@@ -313,6 +328,9 @@ impl Session {
             };
             if response.status().is_success() {
                 break response;
+            }
+            if self.leaving.departed() {
+                return Attempt::Left;
             }
             let status = response.status();
             let fault = match self.read_error(response, route, started).await {
@@ -368,7 +386,13 @@ impl Session {
             tokio::select! {
                 biased;
                 response = &mut responding => break response,
-                () = self.control.left() => return Sent::Left,
+                () = self.control.left(), if !self.leaving.departed() => {
+                    if !self.leaving.depart() {
+                        return Sent::Left;
+                    }
+                    self.keepalive.stop();
+                }
+                () = sleep_until(self.leaving.until()), if self.leaving.departed() => return Sent::Left,
                 () = self.shared.closing.cancelled() => {
                     return Sent::Failed(FaultKind::Shutdown, false);
                 }
@@ -386,17 +410,7 @@ impl Session {
                 }
                 Sent::Head(response)
             }
-            Err(error) => {
-                let mut extensions = http::Extensions::new();
-                if let Some(info) = error.connect_info() {
-                    info.get_extras(&mut extensions);
-                }
-                // Over HTTP/2 what was heard may belong to another stream, or be the announcement of the end.
-                let stale = extensions
-                    .get::<Uses>()
-                    .is_some_and(|uses| uses.any() && (upstream.http2 || !uses.heard()));
-                Sent::Failed(classify(&error), stale)
-            }
+            Err(error) => Sent::Failed(classify(&error), may_be_repeated(&error)),
         }
     }
 
@@ -468,19 +482,21 @@ impl Session {
             limits: self.exchange.limits,
             ..ReplyPlan::new(self.exchange.api, request.stream())
         };
-        let mut pump = Pump::new(plan, body, route, progress, &self.keepalive);
+        let mut pump = Pump::new(plan, body, route, progress, &self.keepalive, &self.leaving);
         let mut client = Client {
             sink: &mut *self.exchange.sink,
             director: &mut *self.exchange.director,
             head: &parts,
             request_id: &self.exchange.request_id,
             keepalive: &mut self.keepalive,
+            leaving: &mut self.leaving,
         };
         let end = pump
             .run(&mut client, &self.control, &self.shared.closing)
             .await;
         pump.report(&mut self.outcome, started - self.started);
         match end {
+            PumpEnd::Complete | PumpEnd::Aborted if self.leaving.departed() => Attempt::Left,
             PumpEnd::Complete => {
                 self.settle();
                 self.exchange.sink.end();
@@ -499,7 +515,7 @@ impl Session {
 
 enum Sent {
     Head(Response<Incoming>),
-    /// Why, and whether the connection had served before and said nothing now.
+    /// Why, and whether the same request may be sent once more.
     Failed(FaultKind, bool),
     Left,
 }
@@ -521,26 +537,5 @@ async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-fn classify(error: &hyper_util::client::legacy::Error) -> FaultKind {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut parse = false;
-    while let Some(cause) = source {
-        if cause.is::<ConnectTimeout>() {
-            return FaultKind::ConnectTimeout;
-        }
-        if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
-            parse |= hyper.is_parse();
-        }
-        source = cause.source();
-    }
-    if error.is_connect() {
-        FaultKind::Connect
-    } else if parse {
-        FaultKind::Protocol
-    } else {
-        FaultKind::Reset
     }
 }

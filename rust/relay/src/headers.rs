@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::sink::HeaderList;
+use crate::trace;
 use crate::upstream::Upstream;
 
 /// Mean something only to the two ends of one connection.
@@ -47,6 +48,7 @@ const NEVER_DOWN: [&str; 9] = [
 ];
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// What the client is sent, told from the body and not from what the upstream calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +100,11 @@ pub(crate) fn up(client: &[(Bytes, Bytes)], upstream: &Upstream, request_id: &st
     );
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert(REQUEST_ID, id);
+    }
+    if !headers.contains_key(&TRACE_PARENT)
+        && let Some(parent) = trace::parent(request_id)
+    {
+        headers.insert(TRACE_PARENT, parent);
     }
     headers
 }

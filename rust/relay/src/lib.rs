@@ -9,19 +9,24 @@
 mod connect;
 mod deadlines;
 mod decode;
+mod dial;
 pub mod exchange;
 pub mod fault;
 mod headers;
 mod keepalive;
+mod leaving;
 pub mod outcome;
 mod pump;
 mod runtime;
 pub mod sink;
+mod trace;
+mod unanswered;
 pub mod upstream;
 
 pub use deadlines::Deadlines;
 pub use exchange::{Control, Exchange};
 pub use fault::{Fault, FaultKind};
+pub use leaving::DrainLimits;
 pub use outcome::Outcome;
 pub use runtime::{Relay, RelayError};
 pub use sink::{Director, ErrorReply, Next, Sink};

@@ -22,6 +22,7 @@ use crate::exchange::Control;
 use crate::fault::{Fault, FaultKind};
 use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
+use crate::leaving::Leaving;
 use crate::outcome::Outcome;
 use crate::sink::{Director, Sink};
 use crate::upstream::Route;
@@ -73,6 +74,7 @@ pub(crate) struct Client<'a> {
     pub(crate) head: &'a Parts,
     pub(crate) request_id: &'a str,
     pub(crate) keepalive: &'a mut KeepAlive,
+    pub(crate) leaving: &'a mut Leaving,
 }
 
 pub(crate) struct Pump {
@@ -105,11 +107,15 @@ impl Pump {
         route: &Route,
         progress: Progress,
         keepalive: &KeepAlive,
+        leaving: &Leaving,
     ) -> Self {
         let deadlines = route.upstream.deadlines;
         let hold = (!route.last).then(|| Instant::now() + HOLD_TIME);
         let first = deadlines.wake(&progress, Instant::now());
-        let first = [first, hold, keepalive.next()].into_iter().flatten().min();
+        let first = [first, hold, keepalive.next(), leaving.until()]
+            .into_iter()
+            .flatten()
+            .min();
         Self {
             pipeline: Pipeline::new(plan),
             body,
@@ -143,17 +149,29 @@ impl Pump {
         let mut reads = 0;
         loop {
             let turn = std::future::poll_fn(|cx| {
-                if left.as_mut().poll(cx).is_ready() {
+                if !client.leaving.departed() && left.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Turn::Left);
                 }
                 if closing.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Turn::Closing);
                 }
+                // What is always ready to be read must not hide a deadline.
+                if reads % READS_PER_TURN == 0
+                    && let Poll::Ready(turn) = self.poll_timer(cx, client)
+                {
+                    return Poll::Ready(turn);
+                }
                 self.poll_turn(cx, client)
             })
             .await;
             let ended = match turn {
-                Turn::Left => return PumpEnd::Left,
+                Turn::Left => {
+                    if client.leaving.departed() || !client.leaving.depart() {
+                        return PumpEnd::Left;
+                    }
+                    self.read_on(client);
+                    None
+                }
                 // The client has all there is: that the upstream says no more, or not how it should, is no fault.
                 Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
                     if self.pipeline.facts().done =>
@@ -187,8 +205,16 @@ impl Pump {
         }
     }
 
+    /// The client has left: the rest is read for its usage alone.
+    fn read_on(&mut self, client: &mut Client<'_>) {
+        client.keepalive.stop();
+        self.hold = None;
+        self.frames.clear();
+        self.timer = Some(Box::pin(sleep_until(Instant::now())));
+    }
+
     fn poll_turn(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
-        let room = client.sink.poll_room(cx).is_ready();
+        let room = client.leaving.departed() || client.sink.poll_room(cx).is_ready();
         if room {
             if self.blocked {
                 self.blocked = false;
@@ -209,12 +235,15 @@ impl Pump {
             }
         }
         self.blocked = !room;
-        self.poll_timer(cx, client.keepalive)
+        self.poll_timer(cx, client)
     }
 
     /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their deadline
     /// forward without touching it.
-    fn poll_timer(&mut self, cx: &mut Context<'_>, keepalive: &mut KeepAlive) -> Poll<Turn> {
+    fn poll_timer(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
+        let Client {
+            keepalive, leaving, ..
+        } = client;
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
         };
@@ -222,6 +251,9 @@ impl Pump {
             let now = Instant::now();
             if self.hold.is_some_and(|at| at <= now) {
                 return Poll::Ready(Turn::Release);
+            }
+            if leaving.until().is_some_and(|at| at <= now) {
+                return Poll::Ready(Turn::Left);
             }
             if self.blocked {
                 self.progress.last_token = self.progress.last_token.map(|_| now);
@@ -238,7 +270,7 @@ impl Pump {
                 keepalive.sent(now);
             }
             let deadline = self.deadlines.wake(&self.progress, now);
-            match [deadline, self.hold, keepalive.next()]
+            match [deadline, self.hold, keepalive.next(), leaving.until()]
                 .into_iter()
                 .flatten()
                 .min()
@@ -255,6 +287,9 @@ impl Pump {
 
     fn feed(&mut self, data: Bytes, client: &mut Client<'_>) -> Option<PumpEnd> {
         self.bytes_in += data.len() as u64;
+        if !client.leaving.read(data.len()) {
+            return Some(PumpEnd::Left);
+        }
         let fed = self
             .pipeline
             .feed(data, &mut Price(&mut *client.director), &mut self.frames);
@@ -322,6 +357,11 @@ impl Pump {
 
     fn hand_over(&mut self, client: &mut Client<'_>) {
         if self.frames.is_empty() {
+            return;
+        }
+        if client.leaving.departed() {
+            self.begun = true;
+            self.frames.clear();
             return;
         }
         let content = self.content();

@@ -39,6 +39,8 @@ impl std::error::Error for RelayError {}
 #[derive(Default)]
 pub(crate) struct Shared {
     active: AtomicUsize,
+    /// Replies that are read on without a client.
+    pub(crate) draining: AtomicUsize,
     pub(crate) closing: CancellationToken,
     stop: Notify,
     idle: Notify,

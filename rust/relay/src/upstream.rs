@@ -9,20 +9,27 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_core::usage::Dialect;
 
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
+use crate::dial::Dial;
 
 pub(crate) type HttpClient = Client<Connector, Full<Bytes>>;
 
 /// The largest read from an upstream connection, in bytes: many events fit, and a held stream stays small.
-const READ_BUFFER: usize = 64 * 1024;
+const READ_BUFFER: usize = 32 * 1024;
+
+/// What an HTTP/2 upstream may send of one reply before the pump has taken it: a held stream stays small here, too.
+const STREAM_WINDOW: u32 = 48 * 1024;
+
+/// The same for all replies of a connection. It must not bind: replies that are held would stop the others.
+const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the client asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,8 +75,12 @@ pub struct UpstreamSettings {
     pub forward_authorization: bool,
     /// HTTP/2: by ALPN over TLS, with prior knowledge without.
     pub http2: bool,
+    /// A Unix socket to connect to, whatever the host of the base URL.
+    pub socket: Option<String>,
     /// A PEM file of certificates to trust in place of the public ones.
     pub ca_file: Option<String>,
+    /// PEM files of our own certificate, with its chain, and its private key, where the upstream asks for one.
+    pub client_certificate: Option<(String, String)>,
     /// Idle connections are closed after this. Self-hosted servers commonly close theirs after 5 s, and a request that meets
     /// that moment is lost.
     pub pool_idle: Duration,
@@ -88,7 +99,9 @@ impl Default for UpstreamSettings {
             streaming: Streaming::Auto,
             forward_authorization: false,
             http2: false,
+            socket: None,
             ca_file: None,
+            client_certificate: None,
             pool_idle: Duration::from_secs(4),
             pool_max_idle: 256,
         }
@@ -104,6 +117,8 @@ pub enum UpstreamError {
     Header(String),
     /// The certificate file cannot be read.
     CaFile(String),
+    /// Our own certificate or its key cannot be read, or they are no pair.
+    ClientCertificate(String),
 }
 
 impl std::fmt::Display for UpstreamError {
@@ -114,6 +129,9 @@ impl std::fmt::Display for UpstreamError {
                 write!(f, "header '{name}' has an illegal name or value")
             }
             UpstreamError::CaFile(why) => write!(f, "the certificate file cannot be used: {why}"),
+            UpstreamError::ClientCertificate(why) => {
+                write!(f, "the client certificate cannot be used: {why}")
+            }
         }
     }
 }
@@ -131,7 +149,6 @@ pub struct Upstream {
     pub(crate) ask_usage: bool,
     pub(crate) streaming: Streaming,
     pub(crate) forward_authorization: bool,
-    pub(crate) http2: bool,
     /// Keeps connections.
     pub(crate) pooled: HttpClient,
     /// Never reuses one: for the retry after a pooled connection turned out to be dead.
@@ -164,7 +181,7 @@ impl Upstream {
             value.set_sensitive(true);
             headers.append(name, value);
         }
-        let tls = tls_config(settings.ca_file.as_deref().map(Path::new))?;
+        let tls = tls_config(&settings)?;
         Ok(Self {
             name: name.into(),
             base: settings.base_url.trim_end_matches('/').to_owned(),
@@ -174,20 +191,19 @@ impl Upstream {
             ask_usage: settings.ask_usage,
             streaming: settings.streaming,
             forward_authorization: settings.forward_authorization,
-            http2: settings.http2,
             pooled: client(&settings, tls.clone(), settings.pool_max_idle),
             fresh: client(&settings, tls, 0),
         })
     }
 }
 
-fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
+fn tls_config(settings: &UpstreamSettings) -> Result<ClientConfig, UpstreamError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| UpstreamError::CaFile(e.to_string()))?;
     let mut roots = RootCertStore::empty();
-    match ca_file {
+    match settings.ca_file.as_deref() {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
             let unusable = |e: &dyn std::fmt::Display| UpstreamError::CaFile(e.to_string());
@@ -201,21 +217,34 @@ fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
             }
         }
     }
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    let builder = builder.with_root_certificates(roots);
+    let Some((certificate_file, key_file)) = &settings.client_certificate else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let unusable = |e: &dyn std::fmt::Display| UpstreamError::ClientCertificate(e.to_string());
+    let chain = CertificateDer::pem_file_iter(certificate_file)
+        .map_err(|e| unusable(&e))?
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| unusable(&e))?;
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|e| unusable(&e))?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|e| unusable(&e))
 }
 
 fn client(settings: &UpstreamSettings, tls: ClientConfig, max_idle: usize) -> HttpClient {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(Duration::from_secs(60)));
-    tcp.enforce_http(false);
+    let deadline = settings.deadlines.connect;
+    let dial = match &settings.socket {
+        Some(path) => Dial::Unix(Path::new(path).into()),
+        None => Dial::tcp(GaiResolver::new(), deadline),
+    };
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http();
     let https = if settings.http2 {
-        https.enable_all_versions().wrap_connector(tcp)
+        https.enable_all_versions().wrap_connector(dial)
     } else {
-        https.enable_http1().wrap_connector(tcp)
+        https.enable_http1().wrap_connector(dial)
     };
     let plain_http2 = settings.http2 && settings.base_url.starts_with("http://");
     Client::builder(TokioExecutor::new())
@@ -225,8 +254,9 @@ fn client(settings: &UpstreamSettings, tls: ClientConfig, max_idle: usize) -> Ht
         .pool_max_idle_per_host(max_idle)
         .http1_max_buf_size(READ_BUFFER)
         .http2_only(plain_http2)
-        .http2_adaptive_window(true)
-        .build(Connector::new(https, settings.deadlines.connect))
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .build(Connector::new(https, deadline, plain_http2))
 }
 
 /// One way to serve one model.
@@ -240,4 +270,6 @@ pub struct Route {
     pub reply_model: Option<Box<str>>,
     /// No other route follows: nothing is held back to keep a change of upstream possible.
     pub last: bool,
+    /// Where its client leaves, a reply is read on for its usage; else the upstream is closed at once.
+    pub drain: bool,
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use sluicegate_relay::{Deadlines, FaultKind, Streaming};
+use sluicegate_relay::{Deadlines, DrainLimits, FaultKind, Streaming};
 use support::{Answer, Setup, chat_chunk, head, upstream};
 
 const DONE: &str = "data: [DONE]\n\n";
@@ -269,6 +269,66 @@ fn a_client_that_leaves_before_the_head_is_recorded_as_499() {
     let seen = setup.run();
     assert_eq!(seen.outcome.status, 499);
     assert!(seen.outcome.client_left);
+}
+
+/// A stream whose client leaves after its first token; the rest follows later.
+fn left_alone(rest: Vec<u8>, limits: DrainLimits) -> support::Seen {
+    let server = upstream(move |_| {
+        vec![
+            Answer::Write(stream(&[chat_chunk("a", "null")])),
+            Answer::Wait(Duration::from_millis(100)),
+            Answer::Write(rest.clone()),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(&server);
+    setup.leave_after_first_frame = true;
+    setup.drain = Some(limits);
+    setup.run()
+}
+
+#[test]
+fn a_reply_without_a_client_is_read_on_where_the_route_drains() {
+    let seen = left_alone(finished().concat().into_bytes(), DrainLimits::default());
+    assert!(seen.outcome.client_left);
+    assert!(seen.outcome.fault.is_none());
+    assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(seen.outcome.token_events, 2);
+    assert_eq!(
+        seen.body,
+        chat_chunk("a", "null").as_bytes(),
+        "nothing more is given to the client"
+    );
+}
+
+#[test]
+fn reading_on_is_bound_in_time_bytes_and_number() {
+    let long = DrainLimits::default();
+    for limits in [
+        DrainLimits {
+            time: Duration::from_millis(10),
+            ..long
+        },
+        DrainLimits { bytes: 10, ..long },
+        DrainLimits { replies: 0, ..long },
+    ] {
+        let seen = left_alone(finished().concat().into_bytes(), limits);
+        assert!(seen.outcome.client_left);
+        assert!(seen.outcome.finish_reason.is_none(), "{limits:?}");
+        assert_eq!(seen.outcome.token_events, 1);
+    }
+}
+
+#[test]
+fn an_upstream_that_is_always_ready_does_not_hide_a_deadline() {
+    let events = chat_chunk("a", "null").repeat(1_000).into_bytes();
+    let flood = Answer::Repeat(events, Duration::ZERO);
+    let deadlines = Deadlines {
+        total: short(),
+        ..Deadlines::default()
+    };
+    let seen = with_deadlines(deadlines, vec![Answer::Write(stream(&[])), flood]);
+    assert_eq!(seen.fault(), Some(FaultKind::TotalTimeout));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::sink::HeaderList;
 use sluicegate_relay::{
-    Control, Deadlines, Director, ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Relay,
-    Route, Sink, Streaming, Upstream, UpstreamSettings,
+    Control, Deadlines, Director, DrainLimits, ErrorReply, Exchange, Fault, FaultKind, Next,
+    Outcome, Relay, Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
 
 /// Bytes that may wait for the recording client.
@@ -359,6 +359,8 @@ pub(crate) struct Setup {
     pub(crate) keepalive: Option<Duration>,
     pub(crate) streaming: Streaming,
     pub(crate) client_streams: bool,
+    /// Read on after the client has left.
+    pub(crate) drain: Option<DrainLimits>,
 }
 
 impl Setup {
@@ -374,6 +376,7 @@ impl Setup {
             keepalive: None,
             streaming: Streaming::Auto,
             client_streams: true,
+            drain: None,
         }
     }
 
@@ -393,6 +396,7 @@ impl Setup {
             model: "theirs".into(),
             reply_model: None,
             last: self.fallback.is_none(),
+            drain: self.drain.is_some(),
         }
     }
 
@@ -416,6 +420,7 @@ impl Setup {
             route: route.clone(),
             limits: Limits::default(),
             keepalive: self.keepalive,
+            drain: self.drain.unwrap_or_default(),
             sink: Box::new(RecordingSink {
                 record: Arc::clone(&record),
                 reads: self.reads,
