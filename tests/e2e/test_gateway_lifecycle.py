@@ -1,4 +1,4 @@
-"""Starting, stopping, draining, reloading; workers that die, parents that die."""
+"""Starting, stopping, draining; workers that die, parents that die."""
 
 import asyncio
 import json
@@ -270,36 +270,3 @@ async def test_workers_end_when_their_parent_is_killed(gateway: StartGateway, co
     pids = worker_pids(running)
     os.kill(running.pid, signal.SIGKILL)
     await until_gone(*pids)
-
-
-async def test_a_reload_serves_the_new_models_and_loses_no_stream(
-    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any], tmp_path: Path
-) -> None:
-    upstream.script = Script(tokens=120, pace=0.05)
-    running = await gateway(config)
-    stream = await begin_stream(running)
-    path = tmp_path / "gateway-0" / "gateway.yaml"
-    path.write_text(json.dumps({**config, "models": {"small": "local", "new": "local"}}))
-    running.signal(signal.SIGHUP)
-    await running.wait_line(event="reloaded")
-    await running.wait_line(2, event="worker_started")
-    assert (await stream).endswith("data: [DONE]\n\n")
-    async with asyncio.timeout(20):
-        while True:
-            async with httpx.AsyncClient(base_url=running.base_url) as client:
-                listing = (await client.get("/v1/models")).json()
-            if [model["id"] for model in listing["data"]] == ["small", "new"]:
-                break
-            await asyncio.sleep(0.05)
-
-
-async def test_a_reload_with_faults_changes_nothing(
-    gateway: StartGateway, config: dict[str, Any], tmp_path: Path
-) -> None:
-    running = await gateway(config)
-    running.may_complain = True
-    (tmp_path / "gateway-0" / "gateway.yaml").write_text("models: {}\n")
-    running.signal(signal.SIGHUP)
-    line = await running.wait_line(event="reload_failed")
-    assert any("upstreams" in fault for fault in line["faults"])
-    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 200

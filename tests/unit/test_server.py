@@ -1,7 +1,6 @@
 """Parts of the server that need no process of their own."""
 
 import errno
-import json
 import os
 import pickle
 import resource
@@ -151,46 +150,3 @@ def test_the_metrics_directory_is_there_while_it_serves(
         (directory / "counter_1.db").touch()
     assert not directory.exists()
     assert os.environ.get(name) == (str(tmp_path) if given else None)
-
-
-# === reload ===
-
-
-class Said:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def info(self, event: str, **_: object) -> None:
-        self.events.append(event)
-
-    error = info
-
-
-def test_a_reload_takes_all_but_the_server_section(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.yaml"
-    config = {"server": {"port": 1}, "upstreams": CONFIG["upstreams"], "models": {"new": "local"}}
-    path.write_text(json.dumps(config))
-    plan, said = Plan(load_data(CONFIG)), Said()
-    port = plan.config.server.port
-    serving._reload(plan, path, said)
-    assert said.events == ["reloaded"]
-    assert list(plan.config.models) == ["new"]
-    assert plan.config.server.port == port
-
-
-@pytest.mark.parametrize("text", [None, "{}", '{"upstreams": {"u": {"base_url": "ftp://x"}}}', "{"])
-def test_a_reload_with_faults_keeps_what_there_is(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "gateway.yaml"
-    if text is not None:
-        path.write_text(text)
-    plan, said = Plan(load_data(CONFIG)), Said()
-    before = plan.config
-    serving._reload(plan, path, said)
-    assert said.events == ["reload_failed"]
-    assert plan.config is before
-
-
-def test_a_gateway_without_a_file_has_nothing_to_reload() -> None:
-    plan, said = Plan(load_data(CONFIG)), Said()
-    serving._reload(plan, None, said)
-    assert said.events == []

@@ -39,11 +39,13 @@ class Gateway:
     where the server has no lifespan), never before.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, own_prices: PricePolicy | None = None) -> None:
         self._state = state
         self.on_startup: Callable[[], None] | None = None
         """Called on the event loop once the relay runs."""
         self._closing: asyncio.TimerHandle | None = None
+        self._own_prices = own_prices
+        self._kept: list[asyncio.Task[None]] = []
         shown = models.ModelsEndpoint(state)
         self._endpoints: dict[str, Mapping[str, Application]] = {
             chat_completions.PATH: {"POST": chat_completions.chat_completions(state)},
@@ -136,6 +138,24 @@ class Gateway:
         if self.on_startup is not None:
             self.on_startup()
 
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """`task` runs as long as the gateway: it is cancelled at its end."""
+        self._kept.append(task)
+
+    def reload(self, config: Config) -> None:
+        """Serve what `config` says from now on, but for its `server`, which stays as it is.
+
+        On the event loop. Requests under way go on with what they began with, and so do the connections of
+        upstreams that are the same. Raises `ConfigurationError`, and then nothing has changed.
+        """
+        state = self._state
+        state.serve(
+            config.model_copy(update={"server": state.config.server}),
+            Keyring(config.keys),
+            ModelTable(config, state.models),
+            self._own_prices or policy_for(config),
+        )
+
     def drain(self, seconds: float) -> None:
         """Report not ready from now on, and end what still runs after `seconds`. Idempotent.
 
@@ -166,6 +186,9 @@ class Gateway:
         """End every exchange, and record it. Idempotent."""
         state = self._state
         state.draining = True
+        for task in self._kept:
+            task.cancel()
+        await asyncio.gather(*self._kept, return_exceptions=True)
         if self._closing is not None:
             self._closing.cancel()
         await self._close_relay()
@@ -204,7 +227,8 @@ def create_app(
             log=log or Log.configured(settings.level, settings.format),
             metrics=Metrics(),
             start_relay=start_relay or (lambda: _relay(config)),
-        )
+        ),
+        prices,
     )
 
 

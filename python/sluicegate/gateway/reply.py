@@ -22,7 +22,8 @@ class Reply:
     """
 
     __slots__ = (
-        "_loop", "_position", "_routes", "_state", "_task", "_tasks",
+        "_cost_style", "_forwards_authorization", "_loop", "_position", "_prices", "_routes", "_state",
+        "_task", "_tasks",
         "aborted", "code", "cost", "model", "over", "priced_usage", "request_id", "route", "send", "tried",
     )  # fmt: skip
 
@@ -52,6 +53,10 @@ class Reply:
         self.over: asyncio.Future[bool] = loop.create_future()
         """True: nothing more will be sent. False: it is time to look whether the client is still there."""
         self._state = state
+        # As the configuration was when the request came: another one may hold before it ends.
+        self._cost_style = state.config.cost.style
+        self._prices = state.prices
+        self._forwards_authorization = state.forwards_authorization
         self._loop = loop
         self._tasks = tasks
         self._task: asyncio.Task[Any] | None = None
@@ -67,16 +72,15 @@ class Reply:
 
     def price(self, usage: Usage) -> bytes | None:
         """The members that this usage object gains."""
-        state = self._state
         cost = self.price_of(usage)
         self.priced_usage, self.cost = usage, cost
-        return members(state.config.cost.style, cost)
+        return members(self._cost_style, cost)
 
     def price_of(self, usage: Any) -> Cost | None:
         """What `usage` costs on the route that served; None where that is not known. Never raises."""
         state, route = self._state, self.route
         try:
-            cost = state.prices.price(self.model, route.model, usage)
+            cost = self._prices.price(self.model, route.model, usage)
         except Exception as error:  # A policy may be the user's own: its faults must not end a stream.
             state.warn_once("price_policy_failed", model=self.model, error=where(error))
             return None
@@ -94,7 +98,7 @@ class Reply:
                 self._position = following
                 self.route = self._routes[following]
                 return self.route
-            own = self._state.forwards_authorization.get(fault.upstream, False)
+            own = self._forwards_authorization.get(fault.upstream, False)
             reply = from_fault(fault, clients_credentials=own)
         except Exception as error:
             self._state.log.error("error_reply_failed", request_id=self.request_id, error=where(error))

@@ -42,9 +42,13 @@ class State:
     _loop: asyncio.AbstractEventLoop | None = None
 
     def __post_init__(self) -> None:
-        upstreams = self.config.upstreams
+        self.serve(self.config, self.keys, self.models, self.prices)
+
+    def serve(self, config: Config, keys: Keyring, models: ModelTable, prices: PricePolicy) -> None:
+        """What holds for requests from now on; those under way have what they need."""
+        self.config, self.keys, self.models, self.prices = config, keys, models, prices
         self.forwards_authorization = {
-            name: upstream.forward_authorization for name, upstream in upstreams.items()
+            name: upstream.forward_authorization for name, upstream in config.upstreams.items()
         }
 
     def running_loop(self) -> asyncio.AbstractEventLoop:

@@ -18,12 +18,13 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server import Server
 
-from sluicegate.config import Config, load_file
+from sluicegate.config import Config
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway.app import CLOSE_SECONDS
 from sluicegate.routing import ModelTable
 from sluicegate.server.address import Address, hold_address
 from sluicegate.server.limits import connections_per_worker, raise_open_files
+from sluicegate.server.reload import Reloader, Stamp, stamp_of, tell
 from sluicegate.server.worker import Plan, load_worker
 from sluicegate.telemetry import Log
 
@@ -53,11 +54,12 @@ _GRANIAN_LOG: dict[str, Any] = {
 
 
 class _Server(Server):  # type: ignore[misc, valid-type]
-    """granian, with an end at once on the second signal."""
+    """granian, with an end at once on the second signal, and workers that outlive configurations."""
 
     first_signal: float | None = None
     forced: int | None = None
     """The number of the signal that ended it at once."""
+    reloader: Reloader | None = None
 
     def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
         now = time.monotonic()
@@ -69,13 +71,17 @@ class _Server(Server):  # type: ignore[misc, valid-type]
                 child.kill()
         super().signal_handler_interrupt(*args, **kwargs)
 
+    def signal_handler_reload(self, *args: Any, **kwargs: Any) -> None:
+        if self.reloader is not None:
+            self.reloader.ask()
+
 
 def serve(config: Config, config_path: Path | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the process's exit status.
 
     The first signal closes the listening sockets, lets running streams end for at most `server.drain_seconds`
     and returns 0. A later one ends everything at once and returns 128 + its number, as a shell would say.
-    SIGHUP starts new workers with the configuration of `config_path`, read again, and drains the old ones;
+    SIGHUP, and a change of the file, let the workers serve what `config_path` says now; no stream is cut, and
     `server` stays as it is. A configuration with faults, or an address that cannot be had, is 1.
 
     Call it from a main module that can be imported without side effects: workers are spawned, not forked.
@@ -107,7 +113,7 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
     settings = config.server
     # Python 3.14 no longer forks by default either. A forked worker would share the parent's mmapped metrics.
     multiprocessing.set_start_method("spawn", force=True)
-    plan = Plan(config)
+    plan = Plan(config, config_path, stamp_of(config_path))
     server = _Server(
         "sluicegate",
         address=address.host,
@@ -129,7 +135,10 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         respawn_failed_workers=True,
         workers_kill_timeout=math.ceil(settings.drain_seconds + KILL_GRACE_SECONDS),
     )
-    server.on_reload(partial(_reload, plan, config_path, log))
+    if config_path is not None:
+        changed = partial(_changed, plan, server, log)
+        server.reloader = Reloader(config_path, plan.stamp, changed, log, watch=settings.reload_on_change)
+        server.reloader.start()
     log.info(
         "listening",
         address=f"http://{address}",
@@ -143,26 +152,22 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
     except SystemExit as stop:
         # A worker that died, again and again.
         status = stop.code if isinstance(stop.code, int) else 1
+    finally:
+        if server.reloader is not None:
+            server.reloader.stop()
     if server.forced is not None:
         status = 128 + server.forced
     log.info("stopped", status=status)
     return status
 
 
-def _reload(plan: Plan, path: Path | None, log: Log) -> None:
-    if path is None:
-        return
-    try:
-        fresh = load_file(path)
-        ModelTable(fresh)
-    except (ConfigurationError, OSError) as error:
-        faults = (
-            [str(fault) for fault in error.faults] if isinstance(error, ConfigurationError) else [str(error)]
-        )
-        log.error("reload_failed", faults=faults)
-        return
-    plan.config = fresh.model_copy(update={"server": plan.config.server})
-    log.info("reloaded")
+def _changed(plan: Plan, server: _Server, log: Log, config: Config, stamp: Stamp) -> None:
+    if config.server != plan.config.server:
+        log.warning("needs_restart", section="server")
+    # For workers that come after others that died.
+    plan.config = config.model_copy(update={"server": plan.config.server})
+    plan.stamp = stamp
+    tell([worker.inner.pid for worker in server.wrks if worker.inner.pid is not None])
 
 
 @contextlib.contextmanager

@@ -8,10 +8,13 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
-from sluicegate.config import Config
+from sluicegate.config import Config, load_file
 from sluicegate.gateway import Gateway, create_app
+from sluicegate.server.reload import RELOAD_SIGNAL, Stamp, faults_of, stamp_of
+from sluicegate.telemetry import Log
 
 
 @dataclass(slots=True)
@@ -19,12 +22,17 @@ class Plan:
     """What a worker is started with. It is pickled through a pipe: no secret is on a command line."""
 
     config: Config
+    path: Path | None = None
+    stamp: Stamp = None
+    """Of the file when `config` was read from it."""
 
 
 def load_worker(plan: Plan) -> Gateway:
     """The application of a worker, made in the worker."""
-    gateway = create_app(plan.config)
-    gateway.on_startup = partial(_begin, gateway, plan.config.server.drain_seconds)
+    server = plan.config.server
+    log = Log.configured(server.log.level, server.log.format)
+    gateway = create_app(plan.config, log=log)
+    gateway.on_startup = partial(_begin, gateway, plan, log)
     return gateway
 
 
@@ -39,12 +47,40 @@ _SEEN_SECONDS = 0.5
 _GC_THRESHOLD = 20_000
 
 
-def _begin(gateway: Gateway, drain_seconds: float) -> None:
+def _begin(gateway: Gateway, plan: Plan, log: Log) -> None:
     # What there is by now stays; it need not be searched again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
-    _watch(gateway, drain_seconds)
+    _watch(gateway, plan.config.server.drain_seconds)
+    if plan.path is not None:
+        _follow(gateway, plan.path, plan.stamp, log)
+
+
+def _follow(gateway: Gateway, path: Path, stamp: Stamp, log: Log) -> None:
+    """Serve what the file at `path` says whenever the parent tells that it is another."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+
+    async def follow() -> None:
+        while True:
+            await told.wait()
+            told.clear()
+            try:
+                # Not on the loop: a large file takes a while.
+                config = await asyncio.to_thread(load_file, path)
+                gateway.reload(config)
+            except Exception as error:
+                # The parent found no fault in it: it has changed again, and will be told again.
+                log.error("reload_failed", pid=os.getpid(), faults=faults_of(error))
+            else:
+                log.info("reloaded", pid=os.getpid(), models=len(config.models))
+
+    loop.add_signal_handler(RELOAD_SIGNAL, told.set)
+    if stamp_of(path) != stamp:
+        # It changed while this worker started, when it could not be told.
+        told.set()
+    gateway.keep(loop.create_task(follow()))
 
 
 def _watch(gateway: Gateway, drain_seconds: float) -> None:
