@@ -16,6 +16,8 @@ pub(super) struct Items<'t> {
     target: &'t ResponsesTarget,
     /// Ids of calls of custom tools, spelled: their outputs are items of another type.
     custom_calls: BTreeSet<Vec<u8>>,
+    /// Items that had to get an id.
+    ids: usize,
     left_out: Vec<Box<str>>,
 }
 
@@ -27,6 +29,7 @@ impl<'t> Items<'t> {
             out,
             target,
             custom_calls: BTreeSet::new(),
+            ids: 0,
             left_out: Vec::new(),
         }
     }
@@ -180,6 +183,7 @@ impl<'t> Items<'t> {
             }
             self.out.open(b'{');
             self.out.member_spelled("type", b"reasoning");
+            self.id("rs_");
             self.out.member("summary", b"[]");
             self.out.key("content");
             self.out.open(b'[');
@@ -190,7 +194,14 @@ impl<'t> Items<'t> {
         }
     }
 
-    /// A string where there is no refusal: parts of the assistant's own would need ids.
+    /// An id, where an item must have one: these are known to nobody else.
+    fn id(&mut self, prefix: &str) {
+        self.out.key("id");
+        self.out.text(&format!("{prefix}{}", self.ids));
+        self.ids += 1;
+    }
+
+    /// A string where there is no refusal: a message with parts of the assistant's own must have an id.
     fn reply_text(
         &mut self,
         content: Option<Node<'_>>,
@@ -221,14 +232,23 @@ impl<'t> Items<'t> {
             None => {}
         }
         self.out.open(b'{');
-        self.out.member_spelled("role", b"assistant");
-        self.out.key("content");
         if refusals.is_empty() {
+            self.out.member_spelled("role", b"assistant");
+            self.out.key("content");
             self.out.spelled_parts(&texts);
         } else {
+            self.out.member_spelled("type", b"message");
+            self.id("msg_");
+            self.out.member_spelled("status", b"completed");
+            self.out.member_spelled("role", b"assistant");
+            self.out.key("content");
             self.out.open(b'[');
             for text in texts {
-                self.text("output_text", "text", text);
+                self.out.open(b'{');
+                self.out.member_spelled("type", b"output_text");
+                self.out.member_spelled("text", text);
+                self.out.member("annotations", b"[]");
+                self.out.close(b'}');
             }
             for refusal in refusals {
                 self.text("refusal", "refusal", refusal);
