@@ -10,7 +10,7 @@
 //!
 //! Tools may also stand in items `additional_tools` of the input, where Codex puts all of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ResponsesRequest;
 use super::refusal::{Place, Refusal, of_kind, spelled};
@@ -38,6 +38,8 @@ pub(in crate::responses) struct Offer {
     /// Where tools stand that the upstream is not told of, and their types.
     pub(super) left_out: Vec<(Box<str>, Box<str>)>,
     functions: BTreeSet<Box<str>>,
+    /// Where in `tools` the tool of a namespace and a name stands.
+    places: BTreeMap<(Option<Box<str>>, Box<str>), usize>,
 }
 
 impl Offer {
@@ -230,6 +232,7 @@ impl Offer {
         function
     }
 
+    /// Adds a tool; of several that are called the same the last counts, in the first one's place.
     fn push(
         &mut self,
         name: &str,
@@ -239,35 +242,38 @@ impl Offer {
         mut writer: Writer,
     ) {
         writer.close(b'}');
+        let key = key(namespace, name);
+        self.functions.insert(function.clone());
         let tool = Tool {
-            function: function.clone(),
+            function,
             name: name.into(),
             namespace: namespace.map(Into::into),
             custom,
             json: writer.into_bytes(),
         };
-        if self.functions.insert(function) {
-            self.tools.push(tool);
-        } else if let Some(known) = self
-            .tools
-            .iter_mut()
-            .find(|it| it.function == tool.function)
-        {
-            *known = tool;
+        let place = *self.places.entry(key).or_insert(self.tools.len());
+        match self.tools.get_mut(place) {
+            Some(known) => *known = tool,
+            None => self.tools.push(tool),
         }
     }
 
-    pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> Option<&Tool> {
-        self.tools
-            .iter()
-            .find(|tool| tool.namespace.as_deref() == namespace && *tool.name == *name)
+    fn find(&self, namespace: Option<&str>, name: &str) -> Option<&Tool> {
+        self.tools.get(*self.places.get(&key(namespace, name))?)
     }
 
     /// What a tool is called as a function, also if it is not offered any more.
     pub(super) fn called(&self, namespace: Option<&str>, name: &str) -> String {
-        self.find(namespace, name)
-            .map_or_else(|| plain_name(namespace, name), |it| it.function.to_string())
+        self.find(namespace, name).map_or_else(
+            || plain_name(namespace, name),
+            |tool| tool.function.to_string(),
+        )
     }
+}
+
+/// What tells a tool from the others.
+fn key(namespace: Option<&str>, name: &str) -> (Option<Box<str>>, Box<str>) {
+    (namespace.map(Into::into), name.into())
 }
 
 /// Names of functions are letters, digits, `_` and `-`: two underscores stand where Codex's own names of MCP tools have them.

@@ -5,6 +5,18 @@ use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
 
+/// Members that a tool has for itself or in its inner object.
+const OWN: [&str; 8] = [
+    "type",
+    "function",
+    "custom",
+    "name",
+    "description",
+    "parameters",
+    "strict",
+    "format",
+];
+
 pub(super) fn write_tools(tools: Node<'_>, writer: &mut Writer) -> Result<(), Refusal> {
     let place = Place::Top("tools");
     of_kind(tools, Kind::Array, "an array", &place)?;
@@ -59,12 +71,7 @@ fn write_tool(tool: Node<'_>, place: &Place<'_>, writer: &mut Writer) -> Result<
         }
     }
     for (key, value) in tool.members() {
-        if !key.is("type")
-            && !key.is(kind)
-            && inner
-                .members()
-                .all(|(inner, _)| inner.bytes() != key.bytes())
-        {
+        if !OWN.iter().any(|own| key.is(own)) {
             writer.copy_member(key.bytes(), value.bytes());
         }
     }
