@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::request::ResponsesRequest;
+use super::request::from_chat::tools::write_choice;
 use super::request::tools::Offer;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
@@ -159,6 +160,13 @@ fn repeat(name: &str, value: Node<'_>) -> Vec<u8> {
             }
             writer.close(b']');
         }
+        "tool_choice" => {
+            let mut flat = Writer::default();
+            match write_choice(value, &mut flat) {
+                Ok(()) => writer = flat,
+                Err(_) => writer.raw(value.bytes()),
+            }
+        }
         _ => writer.raw(value.bytes()),
     }
     writer.into_bytes()
@@ -281,6 +289,10 @@ mod tests {
         assert_eq!(tools[1]["name"], "g");
         assert_eq!(tools[1]["strict"], true);
         assert_eq!(tools[3]["tools"][0]["name"], "c");
+        let nested =
+            of(r#"{"model":"m","tool_choice":{"type":"function","function":{"name":"f"}}}"#);
+        let flat = serde_json::json!({"type": "function", "name": "f"});
+        assert_eq!(members(&nested)["tool_choice"], flat);
         let custom: Vec<_> = echo.custom_tools.iter().map(|it| &**it).collect();
         assert_eq!(custom, ["c", "ns__c"]);
         let namespaced = Namespaced {

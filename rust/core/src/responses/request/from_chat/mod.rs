@@ -15,7 +15,7 @@
 //! | any other (`temperature`, `parallel_tool_calls`, `service_tier`, a vendor's own) | the same |
 
 mod messages;
-mod tools;
+pub(in crate::responses) mod tools;
 
 use bytes::Bytes;
 
@@ -169,6 +169,7 @@ pub fn from_chat(request: &Request, target: &ResponsesTarget) -> Result<FromChat
         tools::write_tools(tools, &mut writer)?;
     }
     if let Some(choice) = read.tool_choice {
+        writer.key("tool_choice");
         tools::write_choice(choice, &mut writer)?;
     }
     write_text(&read, &mut writer)?;

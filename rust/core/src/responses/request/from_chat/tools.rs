@@ -93,9 +93,12 @@ fn write_custom_format(format: Node<'_>, writer: &mut Writer) {
     writer.close(b'}');
 }
 
-pub(super) fn write_choice(choice: Node<'_>, writer: &mut Writer) -> Result<(), Refusal> {
+/// Writes the value of `tool_choice`; one that is in the form of Responses already stays as it is.
+pub(in crate::responses) fn write_choice(
+    choice: Node<'_>,
+    writer: &mut Writer,
+) -> Result<(), Refusal> {
     let place = Place::Top("tool_choice");
-    writer.key("tool_choice");
     match choice.kind() {
         Kind::String => writer.raw(choice.bytes()),
         Kind::Object => {
