@@ -1,6 +1,7 @@
 # setup   a .venv with the package built in release mode and the development tools
 # run     the demo: gateway + scripted upstream + one streamed reply with usage and cost
 # test    everything that must pass
+# soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
 # check   formatting, lints, types, the stub
 # bench   the library and the boundary;  bench-core, bench-load: see benches/README.md
 
@@ -10,7 +11,7 @@ BIN = $(VENV)/bin
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-rust test-python check format bench bench-core bench-load wheel clean
+.PHONY: help setup run test test-rust test-python soak check format bench bench-core bench-load wheel clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -40,6 +41,9 @@ test-rust:
 
 test-python: setup
 	$(BIN)/python -m pytest
+
+soak: setup
+	PYTHONPATH=tests $(BIN)/python -m soak
 
 check: setup
 	cargo fmt --all --check
