@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -27,7 +28,8 @@ class GatewayProcess:
     Every wait is bounded and raises `TimeoutError` (with what the process wrote) instead of hanging.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, *, verify: ssl.SSLContext | bool = True) -> None:
+        self._verify = verify
         self._process = process
         self._lines: list[Line] = []
         self._stderr = bytearray()
@@ -45,15 +47,23 @@ class GatewayProcess:
 
     @classmethod
     async def start(
-        cls, config: Mapping[str, Any], directory: Path, environ: Mapping[str, str] | None = None
+        cls,
+        config: Mapping[str, Any],
+        directory: Path,
+        environ: Mapping[str, str] | None = None,
+        *,
+        verify: ssl.SSLContext | bool = True,
     ) -> Self:
-        """Run a gateway with `config`, on a free port unless it names one; returns once it is ready."""
+        """Run a gateway with `config`, on a free port unless it names one; returns once it is ready.
+
+        `verify`: how a client of it checks its certificate.
+        """
         server = {"host": "127.0.0.1", "port": 0, **config.get("server", {})}
         server["log"] = {"format": "json", **server.get("log", {})}
         path = directory / "gateway.yaml"
         # JSON is YAML.
         path.write_text(json.dumps({**config, "server": server}))
-        gateway = cls(await spawn("serve", "--config", str(path), environ=environ))
+        gateway = cls(await spawn("serve", "--config", str(path), environ=environ), verify=verify)
         try:
             listening = await gateway.wait_line(event="listening", seconds=START_SECONDS)
             gateway.base_url = listening["address"]
@@ -74,7 +84,7 @@ class GatewayProcess:
     def client(self) -> httpx.AsyncClient:
         """A client of it, with timeouts; closed with it."""
         if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, timeout=30.0)
+            self._client = httpx.AsyncClient(base_url=self.base_url, timeout=30.0, verify=self._verify)
         return self._client
 
     async def metrics(self) -> Samples:

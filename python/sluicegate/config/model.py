@@ -55,6 +55,8 @@ Dialect = Literal[
 Api = Literal["chat", "responses", "both"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
+Http = Literal["http1", "auto"]
+TlsVersion = Literal["1.2", "1.3"]
 OnClientLeave = Literal["cancel", "drain"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -84,12 +86,29 @@ class DisconnectDrainConfig(Section):
     replies: Count = Field(default=100, description="At once, in each worker.")
 
 
+class TlsConfig(Section):
+    """TLS towards clients. `key_file` and `client_ca_file` are PEM, as `cert_file` is."""
+
+    cert_file: ExistingFile = Field(description="The certificate, and the chain behind it.")
+    key_file: ExistingFile
+    key_password: Secret | None = None
+    min_version: TlsVersion = "1.2"
+    client_ca_file: ExistingFile | None = Field(
+        default=None, description="Clients must show a certificate that these authorities signed."
+    )
+
+
 class ServerConfig(Section):
     """The gateway's own side: where it listens, and what bounds a request."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: Port = Field(default=8080, description="0: a free port, chosen by the system.")
     workers: Workers = Field(default=1, description="Processes.")
+    http: Http = Field(
+        default="http1",
+        description="auto: HTTP/1.1 and HTTP/2, by ALPN with TLS, else by how the client begins.",
+    )
+    tls: TlsConfig | None = Field(default=None, description="null: no TLS.")
     max_body_bytes: Positive = Field(
         default=64 * 1024 * 1024, description="Of a request; a larger one is answered with 413."
     )

@@ -13,16 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.http import HTTP1Settings
+from granian.constants import HTTPModes, Interfaces, Loops, SSLProtocols
+from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 from granian.server import Server
 
-from sluicegate.config import Config
+from sluicegate.config import Config, ServerConfig
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway.app import CLOSE_SECONDS
 from sluicegate.routing import ModelTable
 from sluicegate.server.address import Address, hold_address
+from sluicegate.server.certificate import check_certificate
 from sluicegate.server.limits import connections_per_worker, raise_open_files
 from sluicegate.server.reload import Reloader, Stamp, stamp_of, tell
 from sluicegate.server.worker import Plan, load_worker
@@ -44,6 +45,9 @@ KILL_GRACE_SECONDS = CLOSE_SECONDS + 3.0
 
 # One order to stop often comes twice: to this process and to its group (`timeout`, terminals, supervisors).
 SAME_SIGNAL_SECONDS = 0.5
+
+_HTTP = {"http1": HTTPModes.http1, "auto": HTTPModes.auto}
+_TLS = {"1.2": SSLProtocols.tls12, "1.3": SSLProtocols.tls13}
 
 _GRANIAN_LOG: dict[str, Any] = {
     "handlers": {
@@ -90,6 +94,7 @@ def serve(config: Config, config_path: Path | None = None) -> int:
     log = Log.configured(settings.log.level, settings.log.format)
     try:
         ModelTable(config)
+        check_certificate(settings)
         address = hold_address(settings.host, settings.port)
     except ConfigurationError as error:
         log.error("configuration", faults=[str(fault) for fault in error.faults])
@@ -121,7 +126,7 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         interface=Interfaces.ASGI,
         workers=settings.workers,
         loop=Loops.uvloop,
-        http=HTTPModes.http1,
+        http=_HTTP[settings.http],
         websockets=False,
         backlog=BACKLOG,
         backpressure=connections_per_worker(raise_open_files()),
@@ -129,6 +134,12 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
             header_read_timeout=HEADER_READ_MS,
             max_buffer_size=max(MIN_HTTP1_BUFFER, settings.client_buffer_bytes // CONNECTION_BUFFER_PART),
         ),
+        http2_settings=HTTP2Settings(
+            keep_alive_interval=HEADER_READ_MS,
+            max_headers_size=MIN_HTTP1_BUFFER,
+            max_send_buffer_size=settings.client_buffer_bytes // CONNECTION_BUFFER_PART,
+        ),
+        **_tls(settings),
         log_level=LogLevels.warning,
         log_dictconfig=_GRANIAN_LOG,
         log_access=False,
@@ -141,7 +152,7 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         server.reloader.start()
     log.info(
         "listening",
-        address=f"http://{address}",
+        address=f"{'http' if settings.tls is None else 'https'}://{address}",
         host=address.host,
         port=address.port,
         workers=settings.workers,
@@ -159,6 +170,21 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         status = 128 + server.forced
     log.info("stopped", status=status)
     return status
+
+
+def _tls(settings: ServerConfig) -> dict[str, Any]:
+    tls = settings.tls
+    if tls is None:
+        return {}
+    authorities = tls.client_ca_file
+    return {
+        "ssl_cert": Path(tls.cert_file),
+        "ssl_key": Path(tls.key_file),
+        "ssl_key_password": None if tls.key_password is None else tls.key_password.get_secret_value(),
+        "ssl_protocol_min": _TLS[tls.min_version],
+        "ssl_ca": None if authorities is None else Path(authorities),
+        "ssl_client_verify": authorities is not None,
+    }
 
 
 def _changed(plan: Plan, server: _Server, log: Log, config: Config, stamp: Stamp) -> None:
