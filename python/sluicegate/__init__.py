@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sluicegate._core import (
+        HarmonyDecoder,
+        ResponsesToChat,
         ServerSentEvent,
         SSEDecoder,
         SSESplitter,
@@ -43,6 +45,7 @@ __all__ = [
     "DocumentTooLarge",
     "Error",
     "EventTooLarge",
+    "HarmonyDecoder",
     "InvalidJSON",
     "InvalidRequest",
     "LimitExceeded",
@@ -50,6 +53,7 @@ __all__ = [
     "PricePolicy",
     "RelayClosed",
     "RequestRefused",
+    "ResponsesToChat",
     "SSEDecoder",
     "SSESplitter",
     "ServerSentEvent",
@@ -67,6 +71,8 @@ __all__ = [
 
 _HOMES = {
     "sluicegate._core": (
+        "HarmonyDecoder",
+        "ResponsesToChat",
         "SSEDecoder",
         "SSESplitter",
         "ServerSentEvent",

@@ -10,11 +10,13 @@ __all__ = [
     "Deadlines",
     "Exchange",
     "Fault",
+    "HarmonyDecoder",
     "Outcome",
     "Pipeline",
     "Relay",
     "Request",
     "ResponsesRequest",
+    "ResponsesToChat",
     "Route",
     "SSEDecoder",
     "SSESplitter",
@@ -435,6 +437,62 @@ class UsageMeter:
     @property
     def usage(self) -> Usage | None:
         """None where nothing was reported."""
+
+@final
+class ResponsesToChat:
+    """A reply of the Responses interface, streamed or not, as a chat completion.
+
+    `stream`: a stream of chunks is made, whatever comes; otherwise one completion, when the reply has ended.
+    `include_usage`: the stream ends in a chunk with the usage.
+
+    What chat has no form for is left out: items of hosted tools, citations other than links. Text that stands
+    in several events comes once, whatever the events call their items. A reply that breaks off or fails
+    becomes an error.
+
+    >>> translation = ResponsesToChat()
+    >>> chunks = translation.feed(
+    ...     b'data: {"type":"response.created","response":{"id":"r","status":"in_progress"}}\\n\\n'
+    ...     b'data: {"type":"response.output_text.delta","item_id":"m","delta":"Hel"}\\n\\n'
+    ...     b'data: {"type":"response.output_text.done","item_id":"m","text":"Hello"}\\n\\n'
+    ...     b'data: {"type":"response.completed","response":{"id":"r","status":"completed"}}\\n\\n'
+    ... )
+    >>> chunks += translation.finish()
+    >>> import json
+    >>> completion = json.loads(fold_chat(chunks))
+    >>> completion["id"], completion["choices"][0]["message"]["content"]
+    ('r', 'Hello')
+    """
+
+    def __new__(cls, *, stream: bool = True, include_usage: bool = False) -> ResponsesToChat: ...
+    def feed(self, data: bytes) -> bytes:
+        """Raises `EventTooLarge`, `DocumentTooLarge` or `ParseError`; each further call raises it again."""
+    def finish(self) -> bytes:
+        """The reply has ended: what the client is still to get."""
+
+@final
+class HarmonyDecoder:
+    """The text of a gpt-oss model, tokens of OpenAI's Harmony format included, as a streamed chat completion.
+
+    `feed` takes UTF-8, cut anywhere, and gives chunks: `analysis` becomes `reasoning_content`, `final` and
+    `commentary` become `content`, and what has a recipient becomes a tool call. A text without tokens is
+    content. The id is made up, and `created` (seconds since 1970) is now, unless they are given.
+
+    >>> decoder = HarmonyDecoder(model="gpt-oss-20b")
+    >>> chunks = decoder.feed(b"<|channel|>analysis<|message|>Greet.<|end|><|start|>assistant<|chan")
+    >>> chunks += decoder.feed(b"nel|>final<|message|>Hello!<|return|>") + decoder.finish()
+    >>> import json
+    >>> message = json.loads(fold_chat(chunks))["choices"][0]["message"]
+    >>> message["reasoning_content"], message["content"]
+    ('Greet.', 'Hello!')
+    """
+
+    def __new__(
+        cls, *, id: str | None = None, model: str = "", created: int | None = None
+    ) -> HarmonyDecoder: ...
+    def feed(self, data: bytes) -> bytes:
+        """The chunks that `data` completes; what may be the beginning of a token waits for the next call."""
+    def finish(self) -> bytes:
+        """The text has ended: the rest of it, the chunk with the finish reason, and `[DONE]`."""
 
 @final
 class Pipeline:

@@ -1,16 +1,21 @@
 //! The core's machines for use from Python without the gateway.
 
 mod decoder;
+mod harmony;
 mod meter;
 mod pipeline;
+mod responses_to_chat;
 mod splitter;
 
 pub(crate) use decoder::{PyDecoder, PyEvent};
+pub(crate) use harmony::PyHarmonyDecoder;
 pub(crate) use meter::PyMeter;
 pub(crate) use pipeline::PyPipeline;
+pub(crate) use responses_to_chat::PyResponsesToChat;
 pub(crate) use splitter::PySplitter;
 
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use pyo3::prelude::*;
@@ -89,6 +94,19 @@ fn limits(max_event_bytes: Option<usize>) -> Limits {
         max_event: max_event_bytes.unwrap_or(default.max_event),
         ..default
     }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// An id that nobody guesses.
+fn random_id(py: Python<'_>, prefix: &str) -> PyResult<String> {
+    let random = py.import("secrets")?.call_method1("token_hex", (16,))?;
+    Ok(format!("{prefix}{}", random.extract::<String>()?))
 }
 
 fn joined<'py>(py: Python<'py>, frames: &[Bytes]) -> PyResult<Bound<'py, PyBytes>> {
