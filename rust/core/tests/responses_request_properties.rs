@@ -57,6 +57,23 @@ fn of_several_members_of_one_name_the_last_counts() {
     );
 }
 
+#[test]
+fn tools_are_bounded_in_number() {
+    let tools = vec![r#"{"type":"function","name":"f"}"#; 4097];
+    let body = |count: usize| format!(r#"{{"input":"a","tools":[{}]}}"#, tools[..count].join(","));
+    let to_chat = |body: String| parse(body).to_chat(&ChatTarget::default());
+    assert!(to_chat(body(4096)).is_ok());
+    let refusal = to_chat(body(4097)).unwrap_err();
+    assert_eq!(&*refusal.param, "tools[4096]");
+}
+
+#[test]
+fn tools_in_the_input_are_never_passed_over() {
+    let body = r#"{"input":[{"type":"additional\u005ftools","tools":[]}]}"#;
+    let refusal = parse(body).to_chat(&ChatTarget::default()).unwrap_err();
+    assert_eq!(&*refusal.param, "input[0].type");
+}
+
 // === properties ===
 
 fn text() -> impl Strategy<Value = String> {

@@ -106,7 +106,8 @@ impl<'a> Node<'a> {
     pub fn pick<const N: usize>(&self, names: [&str; N]) -> [Option<Node<'a>>; N] {
         let mut picked = [None; N];
         for (key, value) in self.members() {
-            let place = names.iter().position(|name| key.is(name));
+            let key = string::plain(key.value.content(key.text));
+            let place = names.iter().position(|name| *name.as_bytes() == *key);
             if let Some(slot) = place.and_then(|place| picked.get_mut(place)) {
                 *slot = (value.kind() != Kind::Null).then_some(value);
             }

@@ -203,14 +203,18 @@ fn complete(writer: &mut Writer, object: Node<'_>, required: &[(&str, &[u8])]) {
     if object.kind() != Kind::Object {
         return writer.raw(object.bytes());
     }
+    let mut present = Vec::with_capacity(required.len());
     writer.open(b'{');
     for (key, value) in object.members() {
-        if value.kind() != Kind::Null || !required.iter().any(|(name, _)| key.is(name)) {
-            writer.copy_member(key.bytes(), value.bytes());
+        match required.iter().find(|(name, _)| key.is(name)) {
+            Some(_) if value.kind() == Kind::Null => continue,
+            Some((name, _)) => present.push(*name),
+            None => {}
         }
+        writer.copy_member(key.bytes(), value.bytes());
     }
     for (name, default) in required {
-        if object.get(name).is_none() {
+        if !present.contains(name) {
             writer.member(name, default);
         }
     }

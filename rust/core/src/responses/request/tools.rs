@@ -12,42 +12,61 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use memchr::memmem;
+
 use super::ResponsesRequest;
 use super::refusal::{Place, Refusal, of_kind, spelled};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
 
+/// Tools that one request may offer, 4,096.
+///
+/// OpenAI allows 128 at a time, agents with many servers offer a few hundred. Each costs a hundred times what it takes to read it.
+const MAX_TOOLS: usize = 4096;
+
 /// A tool that the upstream is offered.
 #[derive(Clone, Debug)]
-pub(in crate::responses) struct Tool {
+pub(in crate::responses) struct Tool<'a> {
     /// Its name as a function.
     pub(in crate::responses) function: Box<str>,
     /// Its own name.
     pub(in crate::responses) name: Box<str>,
     pub(in crate::responses) namespace: Option<Box<str>>,
     pub(in crate::responses) custom: bool,
-    /// The tool in the form of Chat Completions.
-    pub(super) json: Vec<u8>,
+    /// The tool as the client describes it, checked.
+    source: Node<'a>,
 }
 
 /// All tools of a request.
 #[derive(Clone, Debug, Default)]
-pub(in crate::responses) struct Offer {
-    pub(in crate::responses) tools: Vec<Tool>,
+pub(in crate::responses) struct Offer<'a> {
+    pub(in crate::responses) tools: Vec<Tool<'a>>,
     /// Where tools stand that the upstream is not told of, and their types.
     pub(super) left_out: Vec<(Box<str>, Box<str>)>,
+    /// Whether tools were looked for in the input: not where their type's name is nowhere in it.
+    pub(super) looked_at_input: bool,
+    /// Tools that were read.
+    count: usize,
     functions: BTreeSet<Box<str>>,
     /// Where in `tools` the tool of a namespace and a name stands.
     places: BTreeMap<(Option<Box<str>>, Box<str>), usize>,
 }
 
-impl Offer {
+impl<'a> Offer<'a> {
     /// Collects the tools of `request`.
-    pub(in crate::responses) fn of(request: &ResponsesRequest) -> Result<Self, Refusal> {
-        let mut offer = Offer::default();
+    pub(in crate::responses) fn of(request: &'a ResponsesRequest) -> Result<Self, Refusal> {
+        let input = request.get("input");
+        let mut offer = Offer {
+            looked_at_input: input
+                .is_some_and(|input| memmem::find(input.bytes(), b"additional_tools").is_some()),
+            ..Offer::default()
+        };
         if let Some(tools) = request.get("tools") {
             offer.add_all(tools, &Place::Top("tools"))?;
+        }
+        if !offer.looked_at_input {
+            return Ok(offer);
         }
         let input = Place::Top("input");
         for (index, item) in request
@@ -66,7 +85,7 @@ impl Offer {
         Ok(offer)
     }
 
-    fn add_all(&mut self, tools: Node<'_>, place: &Place<'_>) -> Result<(), Refusal> {
+    fn add_all(&mut self, tools: Node<'a>, place: &Place<'_>) -> Result<(), Refusal> {
         of_kind(tools, Kind::Array, "an array", place)?;
         for (index, tool) in tools.elements().enumerate() {
             self.add(tool, None, &place.element(index))?;
@@ -76,11 +95,18 @@ impl Offer {
 
     fn add(
         &mut self,
-        tool: Node<'_>,
+        tool: Node<'a>,
         namespace: Option<&str>,
         place: &Place<'_>,
     ) -> Result<(), Refusal> {
         of_kind(tool, Kind::Object, "an object", place)?;
+        self.count += 1;
+        if self.count > MAX_TOOLS {
+            return Err(Refusal::new(
+                place,
+                format!("More than {MAX_TOOLS} tools are offered."),
+            ));
+        }
         let [kind, tools] = tool.pick(["type", "tools"]);
         let kind_place = place.member("type");
         spelled(kind, &kind_place)?;
@@ -117,103 +143,44 @@ impl Offer {
 
     fn add_function(
         &mut self,
-        tool: Node<'_>,
+        tool: Node<'a>,
         namespace: Option<&str>,
         place: &Place<'_>,
     ) -> Result<(), Refusal> {
-        // Clients of Chat Completions often keep its nested form.
-        let nested = tool.get("function").filter(|it| it.kind() == Kind::Object);
-        let inner = nested.unwrap_or(tool);
-        let [name, description, parameters, strict] =
-            inner.pick(["name", "description", "parameters", "strict"]);
+        let nested = nested(tool);
         let inner_place = place.member("function");
         let inner_place = if nested.is_some() {
             &inner_place
         } else {
             place
         };
+        let name = nested.unwrap_or(tool).get("name");
         spelled(name, &inner_place.member("name"))?;
         let name = name.and_then(|name| name.decode()).unwrap_or_default();
-        let function = self.function_name(namespace, &name);
-        let mut writer = Writer::with_capacity(tool.bytes().len() + 48);
-        open_function(&mut writer, &function);
-        if let Some(description) = description {
-            writer.member("description", description.bytes());
-        }
-        let parameters = parameters.map_or(&br#"{"type":"object","properties":{}}"#[..], |it| {
-            it.bytes()
-        });
-        writer.member("parameters", parameters);
-        if let Some(strict) = strict {
-            writer.member("strict", strict.bytes());
-        }
-        writer.close(b'}');
-        for (key, value) in tool.members() {
-            let known = [
-                "type",
-                "function",
-                "name",
-                "description",
-                "parameters",
-                "strict",
-                "allowed_callers",
-                "async",
-                "defer_loading",
-                "output_schema",
-            ];
-            if !known.iter().any(|known| key.is(known)) {
-                writer.copy_member(key.bytes(), value.bytes());
-            }
-        }
-        self.push(&name, namespace, function, false, writer);
+        self.push(tool, &name, namespace, false);
         Ok(())
     }
 
     fn add_custom(
         &mut self,
-        tool: Node<'_>,
+        tool: Node<'a>,
         namespace: Option<&str>,
         place: &Place<'_>,
     ) -> Result<(), Refusal> {
-        let [name, description, format] = tool.pick(["name", "description", "format"]);
+        let [name, description] = tool.pick(["name", "description"]);
         spelled(name, &place.member("name"))?;
-        let name = name.and_then(|name| name.decode()).unwrap_or_default();
-        let description = match description {
-            Some(description) => spelled(Some(description), &place.member("description"))?,
-            None => b"",
-        };
-        let function = self.function_name(namespace, &name);
-        let mut writer = Writer::with_capacity(tool.bytes().len() + 192);
-        open_function(&mut writer, &function);
-        let [kind, syntax, definition] =
-            format.map_or([None; 3], |it| it.pick(["type", "syntax", "definition"]));
-        writer.key("description");
-        if kind.is_some_and(|kind| kind.is("grammar")) {
-            let place = place.member("format");
-            let syntax = spelled(syntax, &place.member("syntax"))?;
-            let definition = spelled(definition, &place.member("definition"))?;
-            let gap: &[u8] = if description.is_empty() {
-                b""
-            } else {
-                b"\\n\\n"
-            };
-            writer.spelled_parts(&[
-                description,
-                gap,
-                b"The input must match this grammar (",
-                syntax,
-                b"):\\n",
-                definition,
-            ]);
-        } else {
-            writer.spelled(description);
+        if let Some(description) = description {
+            let place = place.member("description");
+            of_kind(description, Kind::String, "a string", &place)?;
         }
-        writer.member(
-            "parameters",
-            br#"{"type":"object","properties":{"input":{"type":"string","description":"The input as it is, not as JSON."}},"required":["input"],"additionalProperties":false}"#,
-        );
-        writer.close(b'}');
-        self.push(&name, namespace, function, true, writer);
+        if let Some(grammar) = grammar(tool) {
+            let place = place.member("format");
+            for (name, value) in ["syntax", "definition"].into_iter().zip(grammar) {
+                spelled(value, &place.member(name))?;
+            }
+        }
+        let name = name.and_then(|name| name.decode()).unwrap_or_default();
+        self.push(tool, &name, namespace, true);
         Ok(())
     }
 
@@ -233,23 +200,16 @@ impl Offer {
     }
 
     /// Adds a tool; of several that are called the same the last counts, in the first one's place.
-    fn push(
-        &mut self,
-        name: &str,
-        namespace: Option<&str>,
-        function: Box<str>,
-        custom: bool,
-        mut writer: Writer,
-    ) {
-        writer.close(b'}');
-        let key = key(namespace, name);
+    fn push(&mut self, source: Node<'a>, name: &str, namespace: Option<&str>, custom: bool) {
+        let function = self.function_name(namespace, name);
         self.functions.insert(function.clone());
+        let key = key(namespace, name);
         let tool = Tool {
             function,
             name: name.into(),
             namespace: namespace.map(Into::into),
             custom,
-            json: writer.into_bytes(),
+            source,
         };
         let place = *self.places.entry(key).or_insert(self.tools.len());
         match self.tools.get_mut(place) {
@@ -258,7 +218,7 @@ impl Offer {
         }
     }
 
-    fn find(&self, namespace: Option<&str>, name: &str) -> Option<&Tool> {
+    fn find(&self, namespace: Option<&str>, name: &str) -> Option<&Tool<'a>> {
         self.tools.get(*self.places.get(&key(namespace, name))?)
     }
 
@@ -283,6 +243,92 @@ fn plain_name(namespace: Option<&str>, name: &str) -> String {
         Some(namespace) if namespace.ends_with("__") => format!("{namespace}{name}"),
         Some(namespace) => format!("{namespace}__{name}"),
     }
+}
+
+impl Tool<'_> {
+    /// Writes the tool in the form of Chat Completions.
+    pub(super) fn write(&self, writer: &mut Writer) {
+        open_function(writer, &self.function);
+        if self.custom {
+            self.write_custom(writer);
+        } else {
+            self.write_function(writer);
+        }
+        writer.close(b'}');
+    }
+
+    fn write_function(&self, writer: &mut Writer) {
+        let inner = nested(self.source).unwrap_or(self.source);
+        let [description, parameters, strict] = inner.pick(["description", "parameters", "strict"]);
+        if let Some(description) = description {
+            writer.member("description", description.bytes());
+        }
+        let none = &br#"{"type":"object","properties":{}}"#[..];
+        writer.member("parameters", parameters.map_or(none, |it| it.bytes()));
+        if let Some(strict) = strict {
+            writer.member("strict", strict.bytes());
+        }
+        writer.close(b'}');
+        for (key, value) in self.source.members() {
+            if !FUNCTION.iter().any(|known| key.is(known)) {
+                writer.copy_member(key.bytes(), value.bytes());
+            }
+        }
+    }
+
+    fn write_custom(&self, writer: &mut Writer) {
+        let description = self.source.get("description").and_then(|it| it.spelled());
+        let description = description.unwrap_or_default();
+        writer.key("description");
+        match grammar(self.source).map(|found| found.map(|it| it.and_then(|it| it.spelled()))) {
+            Some([Some(syntax), Some(definition)]) => {
+                let gap: &[u8] = if description.is_empty() {
+                    b""
+                } else {
+                    b"\\n\\n"
+                };
+                writer.spelled_parts(&[
+                    description,
+                    gap,
+                    b"The input must match this grammar (",
+                    syntax,
+                    b"):\\n",
+                    definition,
+                ]);
+            }
+            _ => writer.spelled(description),
+        }
+        writer.member("parameters", INPUT);
+        writer.close(b'}');
+    }
+}
+
+/// The parameters of a function that stands for a custom tool.
+const INPUT: &[u8] = br#"{"type":"object","properties":{"input":{"type":"string","description":"The input as it is, not as JSON."}},"required":["input"],"additionalProperties":false}"#;
+
+/// Members of a function's tool that are the function's, or have no meaning where no server runs tools.
+const FUNCTION: [&str; 10] = [
+    "type",
+    "function",
+    "name",
+    "description",
+    "parameters",
+    "strict",
+    "allowed_callers",
+    "async",
+    "defer_loading",
+    "output_schema",
+];
+
+/// The inner object of a function in the form of Chat Completions, which clients often keep.
+fn nested(tool: Node<'_>) -> Option<Node<'_>> {
+    tool.get("function").filter(|it| it.kind() == Kind::Object)
+}
+
+/// Syntax and definition of a custom tool's grammar.
+fn grammar(tool: Node<'_>) -> Option<[Option<Node<'_>>; 2]> {
+    let [kind, syntax, definition] = tool.get("format")?.pick(["type", "syntax", "definition"]);
+    kind?.is("grammar").then_some([syntax, definition])
 }
 
 fn open_function(writer: &mut Writer, name: &str) {
@@ -315,7 +361,7 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Reads `tool_choice`, which also decides whether tools may be left out of the offer.
-    pub(super) fn of(request: &ResponsesRequest, offer: &Offer) -> Result<Self, Refusal> {
+    pub(super) fn of(request: &ResponsesRequest, offer: &Offer<'_>) -> Result<Self, Refusal> {
         let place = Place::Top("tool_choice");
         let choice = request.get("tool_choice");
         if let (true, Some((place, kind))) = (offer.tools.is_empty(), offer.left_out.first())
@@ -357,7 +403,7 @@ impl Choice {
         })
     }
 
-    fn object(choice: Node<'_>, offer: &Offer, place: &Place<'_>) -> Result<Self, Refusal> {
+    fn object(choice: Node<'_>, offer: &Offer<'_>, place: &Place<'_>) -> Result<Self, Refusal> {
         let [kind, allowed, mode] = choice.pick(["type", "allowed_tools", "mode"]);
         spelled(kind, &place.member("type"))?;
         let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
@@ -395,7 +441,7 @@ impl Choice {
     }
 
     /// Whether the model may call this tool.
-    pub(super) fn allows(&self, tool: &Tool) -> bool {
+    pub(super) fn allows(&self, tool: &Tool<'_>) -> bool {
         self.only
             .as_ref()
             .is_none_or(|only| only.contains(&tool.function))
@@ -406,9 +452,9 @@ impl Choice {
 fn chosen<'o>(
     choice: Node<'_>,
     kind: &str,
-    offer: &'o Offer,
+    offer: &'o Offer<'_>,
     place: &Place<'_>,
-) -> Result<&'o Tool, Refusal> {
+) -> Result<&'o Tool<'o>, Refusal> {
     let nested = choice.get(kind).filter(|it| it.kind() == Kind::Object);
     let [name, namespace] = nested.unwrap_or(choice).pick(["name", "namespace"]);
     spelled(name, &place.member("name"))?;
@@ -421,7 +467,7 @@ fn chosen<'o>(
 
 fn allowed_functions(
     allowed: Node<'_>,
-    offer: &Offer,
+    offer: &Offer<'_>,
     place: &Place<'_>,
 ) -> Result<BTreeSet<Box<str>>, Refusal> {
     let tools = allowed

@@ -11,8 +11,8 @@ use crate::json::scan::Kind;
 use crate::json::writer::Writer;
 
 /// Items as they are written.
-pub(super) struct Items<'t> {
-    out: Writer,
+pub(super) struct Items<'t, 'w> {
+    out: &'w mut Writer,
     target: &'t ResponsesTarget,
     /// Ids of calls of custom tools, spelled: their outputs are items of another type.
     custom_calls: BTreeSet<Vec<u8>>,
@@ -21,9 +21,9 @@ pub(super) struct Items<'t> {
     left_out: Vec<Box<str>>,
 }
 
-impl<'t> Items<'t> {
-    pub(super) fn new(target: &'t ResponsesTarget, size: usize) -> Self {
-        let mut out = Writer::with_capacity(size);
+impl<'t, 'w> Items<'t, 'w> {
+    /// Items that will be the next value of `out`.
+    pub(super) fn new(target: &'t ResponsesTarget, out: &'w mut Writer) -> Self {
         out.open(b'[');
         Items {
             out,
@@ -34,10 +34,10 @@ impl<'t> Items<'t> {
         }
     }
 
-    /// The items as a JSON array, and where what was left out stands.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Box<str>>) {
+    /// Ends the items. Gives where what was left out stands.
+    pub(super) fn finish(self) -> Vec<Box<str>> {
         self.out.close(b']');
-        (self.out.into_bytes(), self.left_out)
+        self.left_out
     }
 
     pub(super) fn message(&mut self, message: Node<'_>, place: &Place<'_>) -> Result<(), Refusal> {

@@ -152,16 +152,15 @@ pub fn from_chat(request: &Request, target: &ResponsesTarget) -> Result<FromChat
             writer.copy_member(key.bytes(), value.bytes());
         }
     }
-    let mut items = Items::new(target, body.len());
     let place = Place::Top("messages");
     let messages = read.messages.ok_or_else(|| Refusal::missing(&place))?;
     of_kind(messages, Kind::Array, "an array", &place)?;
+    writer.key("input");
+    let mut items = Items::new(target, &mut writer);
     for (index, message) in messages.elements().enumerate() {
         items.message(message, &place.element(index))?;
     }
-    let (input, mut left_out) = items.finish();
-    writer.member("input", &input);
-    drop(input);
+    let mut left_out = items.finish();
     if !read.has_store && is_sent("store") {
         writer.member("store", b"false");
     }

@@ -5,15 +5,27 @@ use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
 
-/// One part.
+/// The members of a file's part, which keep their names.
+const FILE: [&str; 3] = ["filename", "file_data", "file_id"];
+
+/// One part, checked.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
     /// A text's content between the quotes.
     Text(&'a [u8]),
     /// A refusal's content between the quotes.
     Refusal(&'a [u8]),
+    /// An image.
+    Image {
+        url: Node<'a>,
+        detail: Option<Node<'a>>,
+    },
+    /// A file: name, content, id.
+    File([Option<Node<'a>>; 3]),
     /// A part in the form of Chat Completions.
-    Other(Vec<u8>),
+    Same(&'a [u8]),
+    /// A line that says of which call what follows is the output.
+    OutputOf(&'a [u8]),
 }
 
 /// Reads a content: a string, or an array of parts. None is an empty content.
@@ -50,11 +62,11 @@ fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
         }
         "encrypted_content" => sealed(part, &place.member("encrypted_content")),
         "refusal" => Ok(Part::Refusal(spelled(refusal, &place.member("refusal"))?)),
-        "input_image" => image(part, place).map(Part::Other),
-        "input_file" => file(part, place).map(Part::Other),
+        "input_image" => image(part, place),
+        "input_file" => file(part, place),
         // The same in both protocols, or the other one's own.
         "input_audio" | "image_url" | "file" | "audio_url" | "video_url" => {
-            Ok(Part::Other(part.bytes().to_vec()))
+            Ok(Part::Same(part.bytes()))
         }
         _ => Err(Refusal::new(
             &kind_place,
@@ -79,34 +91,20 @@ fn sealed<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
     Ok(Part::Text(text))
 }
 
-fn image(part: Node<'_>, place: &Place<'_>) -> Result<Vec<u8>, Refusal> {
+fn image<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
     let [url, file_id, detail] = part.pick(["image_url", "file_id", "detail"]);
     if url.is_none() && file_id.is_some() {
         return Err(by_id(&place.member("file_id"), "An image", "image_url"));
     }
     let place = place.member("image_url");
     let url = url.ok_or_else(|| Refusal::missing(&place))?;
-    let mut writer = Writer::with_capacity(part.bytes().len() + 32);
-    writer.open(b'{');
-    writer.member_spelled("type", b"image_url");
-    if url.kind() == Kind::Object {
-        writer.member("image_url", url.bytes());
-    } else {
-        of_kind(url, Kind::String, "a string", &place)?;
-        writer.key("image_url");
-        writer.open(b'{');
-        writer.member("url", url.bytes());
-        // It is what an upstream does when it is told nothing, and some know no `detail`.
-        if let Some(detail) = detail.filter(|detail| !detail.is("auto")) {
-            writer.member("detail", detail.bytes());
-        }
-        writer.close(b'}');
+    match url.kind() {
+        Kind::String | Kind::Object => Ok(Part::Image { url, detail }),
+        kind => Err(Refusal::wrong_type(&place, "a string", kind)),
     }
-    writer.close(b'}');
-    Ok(writer.into_bytes())
 }
 
-fn file(part: Node<'_>, place: &Place<'_>) -> Result<Vec<u8>, Refusal> {
+fn file<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
     let [data, file_id, url, filename] =
         part.pick(["file_data", "file_id", "file_url", "filename"]);
     if data.is_none() && file_id.is_none() {
@@ -115,24 +113,13 @@ fn file(part: Node<'_>, place: &Place<'_>) -> Result<Vec<u8>, Refusal> {
             None => Refusal::missing(&place.member("file_data")),
         });
     }
-    let mut writer = Writer::with_capacity(part.bytes().len() + 32);
-    writer.open(b'{');
-    writer.member_spelled("type", b"file");
-    writer.key("file");
-    writer.open(b'{');
-    for (name, value) in [
-        ("filename", filename),
-        ("file_data", data),
-        ("file_id", file_id),
-    ] {
+    let members = [filename, data, file_id];
+    for (name, value) in FILE.into_iter().zip(members) {
         if let Some(value) = value {
-            let value = spelled(Some(value), &place.member(name))?;
-            writer.member_spelled(name, value);
+            of_kind(value, Kind::String, "a string", &place.member(name))?;
         }
     }
-    writer.close(b'}');
-    writer.close(b'}');
-    Ok(writer.into_bytes())
+    Ok(Part::File(members))
 }
 
 fn by_id(place: &Place<'_>, what: &str, instead: &str) -> Refusal {
@@ -170,7 +157,13 @@ pub(super) fn write(writer: &mut Writer, parts: &[Part<'_>]) {
                 match part {
                     Part::Text(text) => write_text(writer, "text", text),
                     Part::Refusal(text) => write_text(writer, "refusal", text),
-                    Part::Other(part) => writer.raw(part),
+                    Part::Image { url, detail } => write_image(writer, *url, *detail),
+                    Part::File(members) => write_file(writer, members),
+                    Part::Same(part) => writer.raw(part),
+                    Part::OutputOf(call) => {
+                        let text = [b"Output of the tool call ", *call, b":"].concat();
+                        write_text(writer, "text", &text);
+                    }
                 }
             }
             writer.close(b']');
@@ -178,7 +171,39 @@ pub(super) fn write(writer: &mut Writer, parts: &[Part<'_>]) {
     }
 }
 
-pub(super) fn write_text(writer: &mut Writer, kind: &str, text: &[u8]) {
+fn write_image(writer: &mut Writer, url: Node<'_>, detail: Option<Node<'_>>) {
+    writer.open(b'{');
+    writer.member_spelled("type", b"image_url");
+    writer.key("image_url");
+    if url.kind() == Kind::Object {
+        writer.raw(url.bytes());
+    } else {
+        writer.open(b'{');
+        writer.member("url", url.bytes());
+        // It is what an upstream does when it is told nothing, and some know no `detail`.
+        if let Some(detail) = detail.filter(|detail| !detail.is("auto")) {
+            writer.member("detail", detail.bytes());
+        }
+        writer.close(b'}');
+    }
+    writer.close(b'}');
+}
+
+fn write_file(writer: &mut Writer, members: &[Option<Node<'_>>; 3]) {
+    writer.open(b'{');
+    writer.member_spelled("type", b"file");
+    writer.key("file");
+    writer.open(b'{');
+    for (name, value) in FILE.into_iter().zip(members) {
+        if let Some(value) = value {
+            writer.member(name, value.bytes());
+        }
+    }
+    writer.close(b'}');
+    writer.close(b'}');
+}
+
+fn write_text(writer: &mut Writer, kind: &str, text: &[u8]) {
     writer.open(b'{');
     writer.member_spelled("type", kind.as_bytes());
     writer.member_spelled(kind, text);

@@ -28,11 +28,73 @@ struct Turn {
     ends_with_text: bool,
 }
 
+/// Members of an item, read in one pass.
+struct Item<'r> {
+    kind: Option<Node<'r>>,
+    role: Option<Node<'r>>,
+    content: Option<Node<'r>>,
+    summary: Option<Node<'r>>,
+    call_id: Option<Node<'r>>,
+    name: Option<Node<'r>>,
+    namespace: Option<Node<'r>>,
+    arguments: Option<Node<'r>>,
+    input: Option<Node<'r>>,
+    output: Option<Node<'r>>,
+    extra_content: Option<Node<'r>>,
+    reasoning_content: Option<Node<'r>>,
+}
+
+impl<'r> Item<'r> {
+    fn read(item: Node<'r>) -> Self {
+        let [
+            kind,
+            role,
+            content,
+            summary,
+            call_id,
+            name,
+            namespace,
+            arguments,
+            input,
+            output,
+            extra_content,
+            reasoning_content,
+        ] = item.pick([
+            "type",
+            "role",
+            "content",
+            "summary",
+            "call_id",
+            "name",
+            "namespace",
+            "arguments",
+            "input",
+            "output",
+            "extra_content",
+            "reasoning_content",
+        ]);
+        Item {
+            kind,
+            role,
+            content,
+            summary,
+            call_id,
+            name,
+            namespace,
+            arguments,
+            input,
+            output,
+            extra_content,
+            reasoning_content,
+        }
+    }
+}
+
 /// Messages as they are written.
-pub(super) struct Messages<'r> {
-    out: Writer,
+pub(super) struct Messages<'r, 'w> {
+    out: &'w mut Writer,
     target: &'r ChatTarget,
-    offer: &'r Offer,
+    offer: &'r Offer<'r>,
     /// Text for the system message in front; None once it has been written.
     front: Option<Vec<u8>>,
     turn: Option<Turn>,
@@ -41,9 +103,9 @@ pub(super) struct Messages<'r> {
     left_out: Vec<Box<str>>,
 }
 
-impl<'r> Messages<'r> {
-    pub(super) fn new(target: &'r ChatTarget, offer: &'r Offer, size: usize) -> Self {
-        let mut out = Writer::with_capacity(size);
+impl<'r, 'w> Messages<'r, 'w> {
+    /// Messages that will be the next value of `out`.
+    pub(super) fn new(target: &'r ChatTarget, offer: &'r Offer<'r>, out: &'w mut Writer) -> Self {
         out.open(b'[');
         Messages {
             out,
@@ -56,13 +118,13 @@ impl<'r> Messages<'r> {
         }
     }
 
-    /// The messages as a JSON array, and where what was left out stands.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Box<str>>) {
+    /// Ends the messages. Gives where what was left out stands.
+    pub(super) fn finish(mut self) -> Vec<Box<str>> {
         self.end_turn();
         self.end_outputs();
         self.end_front();
         self.out.close(b']');
-        (self.out.into_bytes(), self.left_out)
+        self.left_out
     }
 
     /// The request's instructions, which must come first.
@@ -78,30 +140,30 @@ impl<'r> Messages<'r> {
     /// One item of the input.
     pub(super) fn item(&mut self, item: Node<'r>, place: &Place<'_>) -> Result<(), Refusal> {
         of_kind(item, Kind::Object, "an object", place)?;
-        let [kind, role, content] = item.pick(["type", "role", "content"]);
-        let Some(kind) = kind else {
-            if role.is_none() {
+        let item = Item::read(item);
+        let Some(kind) = item.kind else {
+            if item.role.is_none() {
                 return Err(reference(place));
             }
-            return self.message_item(item, role, content, place);
+            return self.message_item(&item, place);
         };
         let kind_place = place.member("type");
         spelled(Some(kind), &kind_place)?;
         match kind.decode().unwrap_or_default().as_ref() {
-            "message" => self.message_item(item, role, content, place),
+            "message" => self.message_item(&item, place),
             "agent_message" => {
-                let parts = content::parts(content, &place.member("content"))?;
+                let parts = content::parts(item.content, &place.member("content"))?;
                 match content::joined(&parts, b"") {
                     Some(text) => self.message("user", &[Part::Text(&text)]),
                     None => self.message("user", &parts),
                 }
                 Ok(())
             }
-            "function_call" => self.call(item, false, place),
-            "custom_tool_call" => self.call(item, true, place),
-            "function_call_output" | "custom_tool_call_output" => self.output(item, place),
-            "reasoning" => self.reasoning(item, place),
-            "additional_tools" => Ok(()),
+            "function_call" => self.call(&item, false, place),
+            "custom_tool_call" => self.call(&item, true, place),
+            "function_call_output" | "custom_tool_call_output" => self.output(&item, place),
+            "reasoning" => self.reasoning(&item, place),
+            "additional_tools" if self.offer.looked_at_input => Ok(()),
             // What came of these is in the text that the model made of it.
             "web_search_call" | "file_search_call" | "mcp_list_tools" | "tool_search_call"
             | "tool_search_output" => {
@@ -118,13 +180,8 @@ impl<'r> Messages<'r> {
         }
     }
 
-    fn message_item(
-        &mut self,
-        item: Node<'r>,
-        role: Option<Node<'r>>,
-        content: Option<Node<'r>>,
-        place: &Place<'_>,
-    ) -> Result<(), Refusal> {
+    fn message_item(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+        let Item { role, content, .. } = *item;
         let role_place = place.member("role");
         spelled(role, &role_place)?;
         let role = role.and_then(|role| role.decode()).unwrap_or_default();
@@ -148,12 +205,12 @@ impl<'r> Messages<'r> {
     }
 
     /// Text of the assistant.
-    fn reply(&mut self, item: Node<'r>, parts: &[Part<'r>]) {
+    fn reply(&mut self, item: &Item<'r>, parts: &[Part<'r>]) {
         let ended = |turn: &Turn| turn.ends_with_text && turn.calls.is_empty();
         if self.turn.as_ref().is_some_and(ended) {
             self.end_turn();
         }
-        let reasoning = item.get("reasoning_content").and_then(|it| it.spelled());
+        let reasoning = item.reasoning_content.and_then(|it| it.spelled());
         let turn = self.begin_turn();
         if std::mem::replace(&mut turn.ends_with_text, true) {
             turn.text
@@ -169,16 +226,15 @@ impl<'r> Messages<'r> {
                 Part::Refusal(part) => {
                     turn.refusal.get_or_insert_default().extend_from_slice(part);
                 }
-                Part::Other(_) => {}
+                _ => {}
             }
         }
     }
 
-    fn reasoning(&mut self, item: Node<'r>, place: &Place<'_>) -> Result<(), Refusal> {
-        let [content, summary] = item.pick(["content", "summary"]);
-        let mut parts = content::parts(content, &place.member("content"))?;
+    fn reasoning(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+        let mut parts = content::parts(item.content, &place.member("content"))?;
         if parts.is_empty() {
-            parts = content::parts(summary, &place.member("summary"))?;
+            parts = content::parts(item.summary, &place.member("summary"))?;
         }
         let text = content::joined(&parts, b"\\n\\n").unwrap_or_default();
         if text.is_empty() {
@@ -193,21 +249,18 @@ impl<'r> Messages<'r> {
         Ok(())
     }
 
-    fn call(&mut self, item: Node<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
-        let payload_name = if custom { "input" } else { "arguments" };
-        let [call_id, name, namespace, payload, extra] = item.pick([
-            "call_id",
-            "name",
-            "namespace",
-            payload_name,
-            "extra_content",
-        ]);
-        let call_id = spelled(call_id, &place.member("call_id"))?;
-        let spelled_name = spelled(name, &place.member("name"))?;
+    fn call(&mut self, item: &Item<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
+        let (payload_name, payload) = if custom {
+            ("input", item.input)
+        } else {
+            ("arguments", item.arguments)
+        };
+        let call_id = spelled(item.call_id, &place.member("call_id"))?;
+        let spelled_name = spelled(item.name, &place.member("name"))?;
         let payload_place = place.member(payload_name);
         let payload = payload.ok_or_else(|| Refusal::missing(&payload_place))?;
-        let name = name.and_then(|name| name.decode()).unwrap_or_default();
-        let namespace = namespace.and_then(|it| it.decode());
+        let name = item.name.and_then(|name| name.decode()).unwrap_or_default();
+        let namespace = item.namespace.and_then(|it| it.decode());
         let mut arguments = Vec::with_capacity(payload.bytes().len() + 32);
         if custom {
             let input = spelled(Some(payload), &payload_place)?;
@@ -241,33 +294,29 @@ impl<'r> Messages<'r> {
         calls.member_spelled("arguments", &arguments);
         calls.close(b'}');
         // Gemini refuses a call of its own that comes back without its signature.
-        if let Some(extra) = extra {
+        if let Some(extra) = item.extra_content {
             calls.member("extra_content", extra.bytes());
         }
         calls.close(b'}');
         Ok(())
     }
 
-    fn output(&mut self, item: Node<'r>, place: &Place<'_>) -> Result<(), Refusal> {
-        let [call_id, output] = item.pick(["call_id", "output"]);
-        let call_id = spelled(call_id, &place.member("call_id"))?;
+    fn output(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+        let call_id = spelled(item.call_id, &place.member("call_id"))?;
         let output_place = place.member("output");
-        let output = output.ok_or_else(|| Refusal::missing(&output_place))?;
+        let output = item.output.ok_or_else(|| Refusal::missing(&output_place))?;
         let parts = content::parts(Some(output), &output_place)?;
         self.end_turn();
         self.end_front();
         let (texts, others): (Vec<_>, Vec<_>) = parts
             .into_iter()
-            .partition(|part| !matches!(part, Part::Other(_)));
+            .partition(|part| matches!(part, Part::Text(_) | Part::Refusal(_)));
         let mut text = content::joined(&texts, b"\\n").unwrap_or_default();
         if !others.is_empty() {
             if text.is_empty() {
                 text.extend_from_slice(b"The output follows in the next message of the user.");
             }
-            let mut label = Writer::default();
-            let text = [b"Output of the tool call ", call_id, b":"].concat();
-            content::write_text(&mut label, "text", &text);
-            self.attached.push(Part::Other(label.into_bytes()));
+            self.attached.push(Part::OutputOf(call_id));
             self.attached.extend(others);
         }
         self.out.open(b'{');
@@ -303,7 +352,7 @@ impl<'r> Messages<'r> {
         self.out.open(b'{');
         self.out.member_spelled("role", role.as_bytes());
         self.out.key("content");
-        content::write(&mut self.out, parts);
+        content::write(self.out, parts);
         self.out.close(b'}');
     }
 
@@ -332,7 +381,7 @@ impl<'r> Messages<'r> {
         self.out.open(b'{');
         self.out.member_spelled("role", b"user");
         self.out.key("content");
-        content::write(&mut self.out, &attached);
+        content::write(self.out, &attached);
         self.out.close(b'}');
     }
 

@@ -130,9 +130,9 @@ impl ResponsesRequest {
         if let Some(model) = self.get("model") {
             chat.member("model", model.bytes());
         }
-        let (messages, mut left_out) = self.messages(target, &offer)?;
-        chat.member("messages", &messages);
-        drop(messages);
+        chat.writer.key("messages");
+        chat.written.push("messages");
+        let mut left_out = self.write_messages(target, &offer, &mut chat.writer)?;
         if let Some(stream) = self.get("stream") {
             chat.member("stream", stream.bytes());
         }
@@ -207,12 +207,14 @@ impl ResponsesRequest {
         Ok(())
     }
 
-    fn messages(
+    /// Writes the messages. Gives where what was left out stands.
+    fn write_messages(
         &self,
         target: &ChatTarget,
-        offer: &Offer,
-    ) -> Result<(Vec<u8>, Vec<Box<str>>), Refusal> {
-        let mut messages = Messages::new(target, offer, self.body().len());
+        offer: &Offer<'_>,
+        writer: &mut Writer,
+    ) -> Result<Vec<Box<str>>, Refusal> {
+        let mut messages = Messages::new(target, offer, writer);
         if let Some(instructions) = self.get("instructions") {
             messages.instructions(spelled(Some(instructions), &Place::Top("instructions"))?);
         }
@@ -232,7 +234,7 @@ impl ResponsesRequest {
 
     fn write_tools(
         &self,
-        offer: &Offer,
+        offer: &Offer<'_>,
         choice: &Choice,
         chat: &mut Chat<'_>,
     ) -> Result<(), Refusal> {
@@ -243,14 +245,16 @@ impl ResponsesRequest {
         {
             return Err(Refusal::wrong_type(&place, "a boolean", parallel.kind()));
         }
-        let mut tools = Writer::default();
-        for tool in offer.tools.iter().filter(|tool| choice.allows(tool)) {
-            tools.raw(&tool.json);
-        }
-        if tools.is_empty() {
+        if !offer.tools.iter().any(|tool| choice.allows(tool)) {
             return Ok(());
         }
-        chat.member("tools", &[b"[", tools.as_bytes(), b"]"].concat());
+        chat.writer.key("tools");
+        chat.written.push("tools");
+        chat.writer.open(b'[');
+        for tool in offer.tools.iter().filter(|tool| choice.allows(tool)) {
+            tool.write(&mut chat.writer);
+        }
+        chat.writer.close(b']');
         if let Some(choice) = &choice.json {
             chat.member("tool_choice", choice);
         }
