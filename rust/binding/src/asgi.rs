@@ -48,7 +48,7 @@ impl State {
         self.start.is_some() || !self.frames.is_empty() || self.ended && !self.end_sent
     }
 
-    /// The first `limit` bytes of what waits: frames, and how long they are together.
+    /// What waits, up to `limit` bytes: frames, and how long they are together. A frame is cut only where it alone is longer.
     fn take_frames(&mut self, limit: usize) -> (Vec<Bytes>, usize) {
         if self.bytes <= limit {
             return (
@@ -66,10 +66,10 @@ impl State {
             whole += 1;
         }
         let mut frames = self.frames.drain(..whole).collect::<Vec<_>>();
-        if let Some(next) = self.frames.first_mut()
-            && taken < limit
+        if whole == 0
+            && let Some(next) = self.frames.first_mut()
         {
-            frames.push(next.split_to(limit - taken));
+            frames.push(next.split_to(limit));
             taken = limit;
         }
         self.bytes -= taken;
@@ -298,7 +298,12 @@ impl AsgiSink {
             send: send.unbind(),
             reply: reply.clone().unbind(),
             direct,
-            message_bytes: (client_buffer / MESSAGE_PART).max(1),
+            // Any other server is awaited for each message: it holds one, and whoever looks at them sees whole events.
+            message_bytes: if direct {
+                (client_buffer / MESSAGE_PART).max(1)
+            } else {
+                usize::MAX
+            },
         };
         Ok(Self {
             outlet: Arc::new(outlet),
