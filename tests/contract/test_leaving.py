@@ -1,6 +1,8 @@
 """A client that leaves: its upstream is closed at once, and what was counted is billed."""
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -130,6 +132,27 @@ async def test_a_stream_that_is_folded_is_billed_too(wire: WireStand) -> None:
     line = await caller.line()
     assert line["result"] == "client_left"
     assert (line["output_tokens"], line["estimated"]) == (6, True)
+
+
+async def test_one_that_resets_its_connection_has_left_too(wire: WireStand) -> None:
+    """No regular end: a client that crashed, or a balancer that gave up."""
+    count = len(wire.upstream.requests)
+    for sent, script in (
+        (TOKEN, body(TOKEN, "stall")),
+        (b"", Script(faults=(Fault(action="stall", at="before_head"),))),
+    ):
+        async with wire.connected(script, stream=True) as caller:
+            count += 1
+            record = await wire.upstream.requests.wait(count)
+            if sent:
+                await caller.connection.head()
+                await caller.read(len(sent))
+            # Closed with a linger time of 0: RST in place of FIN.
+            ours: socket.socket = caller.connection.writer.get_extra_info("socket")
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert (await record.ended()).client_left
+        line = await caller.line()
+        assert (line["result"], line["status"]) == ("client_left", 200 if sent else 499)
 
 
 async def test_no_other_upstream_is_tried_for_one_that_left(wire: WireStand) -> None:

@@ -364,9 +364,10 @@ async def test_a_fresh_connection_that_dies_is_not_replaced(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("at", ["in_head", "after_head"])
-async def test_one_that_dies_within_the_reply_is_not_replaced(pair: Pair, at: Any) -> None:
+@pytest.mark.parametrize("action", ["close", "reset"])
+async def test_one_that_dies_within_the_reply_is_not_replaced(pair: Pair, at: Any, action: Any) -> None:
     before = await warm(pair)
-    exchange = await pair.wire.stream(Script(faults=(Fault(action="close", at=at, on_reused=True),)))
+    exchange = await pair.wire.stream(Script(faults=(Fault(action=action, at=at, on_reused=True),)))
     assert exchange.reply.status == 502
     assert len(pair.wire.upstream.requests) == before + 1
 

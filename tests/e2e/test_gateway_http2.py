@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -209,6 +210,32 @@ async def test_a_stream_that_is_not_read_holds_its_upstream_and_no_other(
             reply = await other.post(PATH, json=CHAT | {"mock": {"tokens": 1, "chunk_bytes": 0}})
             assert reply.status_code == 200
     assert (await record.ended()).client_left
+
+
+async def test_a_stream_ends_whole_before_the_gateway_does(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    """Told with a GOAWAY and a PING, which the `h2` package takes for an error: another client."""
+    curl = shutil.which("curl")
+    if curl is None or b"HTTP2" not in await output(curl, "--version"):
+        pytest.skip("no curl that speaks HTTP/2")
+    running = await gateway({**config, "server": {"http": "auto"}})
+    upstream.script = Script(tokens=40, pace=0.05)
+    options = ("-sSN", "--http2-prior-knowledge", "--max-time", "30", "--json", json.dumps(STREAM))
+    stream = asyncio.ensure_future(output(curl, *options, running.base_url + PATH))
+    await upstream.requests.wait()
+    running.signal()
+    await running.wait_line(event="draining")
+    assert not stream.done()
+    assert (await stream).endswith(b"data: [DONE]\n\n")
+    assert await running.wait() == 0
+    assert running.find(event="request")[0]["result"] == "ok"
+
+
+async def output(*command: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    data, _ = await process.communicate()
+    return data
 
 
 # === TLS ===

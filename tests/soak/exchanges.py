@@ -75,7 +75,7 @@ def choose(number: int, chance: random.Random) -> Exchange:
     """The exchange with this number. No two say the same word, so that nothing can come from another one."""
     words = [f"{number}.{n}" for n in range(chance.randint(3, 60))]
     exchange = Exchange(
-        number, chance.choice(("small", "small", "drained")), words, pace=chance.choice((0.0, 0.02, 0.1, 0.2))
+        number, chance.choice(("small", "small", "drained")), words, pace=chance.choice((0.0, 0.05, 0.2, 0.4))
     )
     exchange.stream = chance.random() >= DOCUMENT_SHARE
     exchange.slow = chance.random() < SLOW_SHARE

@@ -16,8 +16,8 @@ from sluicegate.testing import ScriptedUpstream
 from soak.exchanges import Exchange, choose, run
 
 MIB = 1024 * 1024
-EXCHANGE_SECONDS = 60.0
-"""The longest that an exchange may take: many times what it should."""
+PATIENCE_PER_EXCHANGE = 12
+"""The longest that an exchange may take: so many times the upstream's deadlines."""
 SAMPLE_SECONDS = 0.5
 
 RESULTS = {"whole": {"ok"}, "error": {"failed"}, "left": {"client_left", "ok"}}
@@ -39,6 +39,7 @@ class Soak:
 
     seconds: float
     streams: int
+    patience: float
     exchanges: list[Exchange] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -71,7 +72,9 @@ class Soak:
                 "last": round(self.memory[-1][1] / MIB, 1),
                 "slope_a_minute_second_half": round(self.slope(self.seconds / 2) * 60 / MIB, 3),
             },
-            "problems": self.problems[:20],
+            "problems": len(self.problems),
+            "kinds_of_problems": dict(Counter(problem.partition(": ")[2][:40] for problem in self.problems)),
+            "first_problems": self.problems[:10],
         }
 
 
@@ -82,7 +85,7 @@ async def soak(
 
     `patience`: the upstream's deadlines; longer than any pause that this machine itself makes.
     """
-    record = Soak(seconds, streams)
+    record = Soak(seconds, streams, patience)
     async with ScriptedUpstream() as upstream:
         deadlines = {"first_byte": patience, "between_tokens": patience}
         local = {"base_url": upstream.base_url, "deadlines": deadlines}
@@ -104,7 +107,7 @@ async def load(
         while time.monotonic() < ends:
             exchange = choose(len(record.exchanges), chance)
             record.exchanges.append(exchange)
-            await run(exchange, (host, int(port)), EXCHANGE_SECONDS)
+            await run(exchange, (host, int(port)), record.patience * PATIENCE_PER_EXCHANGE)
             if len(upstream.requests) > 1_000:
                 # They hold the bodies of all requests: this process's memory is not what is tested.
                 upstream.requests.clear()
