@@ -72,8 +72,8 @@ def test_the_configuration_names_the_cores_dialects() -> None:
 
     from sluicegate.config import Dialect
 
-    text = (ROOT / "rust/core/src/usage/mod.rs").read_text()
-    names = re.findall(r"^\s*Dialect::\w+ => \"([^\"]+)\",$", text, re.MULTILINE)
+    text = (ROOT / "rust/core/src/usage/dialect.rs").read_text()
+    names = re.findall(r"^    \w+, \"([^\"]+)\", \w+;$", text, re.MULTILINE)
     assert sorted(names) == sorted(get_args(Dialect))
 
 

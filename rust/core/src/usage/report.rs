@@ -7,10 +7,8 @@ use crate::json::scan::{Fault, Kind, MAX_DEPTH, Value};
 use crate::json::string;
 
 use super::counts::{Count, Counts};
-use super::{
-    anthropic, cohere, deepseek, gemini, groq, llama_cpp, mistral, ollama, openai, perplexity,
-    values, xai,
-};
+use super::dialect::meaning;
+use super::values;
 
 /// An object in which counts are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,21 +46,6 @@ pub(crate) enum Meaning {
     Object(Within),
     /// Its value is what the upstream charges; the name says the unit.
     Cost(&'static str),
-}
-
-/// Every dialect's names are known everywhere: an aggregator passes on whatever its own upstream wrote.
-pub(super) fn meaning(within: Within, key: &[u8]) -> Option<Meaning> {
-    openai::meaning(within, key)
-        .or_else(|| anthropic::meaning(within, key))
-        .or_else(|| groq::meaning(within, key))
-        .or_else(|| ollama::meaning(within, key))
-        .or_else(|| xai::meaning(within, key))
-        .or_else(|| perplexity::meaning(within, key))
-        .or_else(|| mistral::meaning(within, key))
-        .or_else(|| deepseek::meaning(within, key))
-        .or_else(|| llama_cpp::meaning(within, key))
-        .or_else(|| gemini::meaning(within, key))
-        .or_else(|| cohere::meaning(within, key))
 }
 
 /// What one payload reports. Positions are in that payload.

@@ -1,10 +1,7 @@
 //! From what was reported to the normal form: which part is inside its whole is settled here, once.
 
 use super::counts::{Count, Counts};
-use super::{
-    Dialect, Usage, anthropic, cohere, deepseek, gemini, groq, llama_cpp, mistral, ollama, openai,
-    perplexity, xai,
-};
+use super::{Dialect, Usage};
 
 /// Where a part is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +23,6 @@ pub(super) struct Rules {
     pub(super) reasoning: Part,
     /// What the total has beyond input and output is reasoning that is named nowhere.
     pub(super) unexplained_total_is_reasoning: bool,
-}
-
-impl Dialect {
-    fn rules(self) -> Rules {
-        match self {
-            Dialect::OpenAi => openai::RULES,
-            Dialect::Anthropic => anthropic::RULES,
-            Dialect::Groq => groq::RULES,
-            Dialect::Ollama => ollama::RULES,
-            Dialect::Xai => xai::RULES,
-            Dialect::Perplexity => perplexity::RULES,
-            Dialect::Mistral => mistral::RULES,
-            Dialect::DeepSeek => deepseek::RULES,
-            Dialect::LlamaCpp => llama_cpp::RULES,
-            Dialect::Gemini => gemini::RULES,
-            Dialect::Cohere => cohere::RULES,
-        }
-    }
 }
 
 /// The first that is not zero, else the first that was reported.

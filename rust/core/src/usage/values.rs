@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use simd_json::{Buffers, Node, StaticNode};
 
 use super::counts::Counts;
-use super::report::{Meaning, Within, meaning};
+use super::dialect::meaning;
+use super::report::{Meaning, Within};
 
 /// Larger objects are no usage that anyone has seen; their buffers are not kept.
 const KEPT: usize = 16 << 10;
