@@ -98,28 +98,32 @@ impl UsageMeter {
             ..ReplyPlan::new(found.api, found.streams)
         };
         let mut pipeline = Pipeline::new(plan);
-        let mut fed = Ok(());
-        for held in found.held {
-            self.out.clear();
-            fed = fed.and_then(|()| pipeline.feed(held, &mut Unpriced, &mut self.out));
-        }
+        self.out.clear();
+        let fed = pipeline.feed(found.held.into(), &mut Unpriced, &mut self.out);
         self.state = State::Reading(Box::new(pipeline));
         fed
     }
 }
 
-/// What a reply turned out to be, and its bytes so far.
+/// Stands for the events that were left behind, so that the rest is still seen to be an event stream.
+const STREAM_MARK: &[u8] = b":\n\n";
+
+/// The same for documents.
+const DOCUMENTS_MARK: &[u8] = b"{}\n";
+
+/// What a reply turned out to be, and its bytes from there on.
 struct Found {
     api: Api,
     streams: bool,
-    held: Vec<Bytes>,
+    held: Vec<u8>,
 }
 
 /// Reads ahead to the first payload that tells the protocol.
 struct Scout {
     body: Body,
     limits: Limits,
-    held: Vec<Bytes>,
+    /// What was read, less whole events and documents: those told nothing, so they have no usage either.
+    held: Vec<u8>,
 }
 
 enum Body {
@@ -138,7 +142,7 @@ impl Scout {
     }
 
     fn feed(&mut self, input: Bytes) -> Result<Option<Found>, Error> {
-        self.held.push(input.clone());
+        self.held.extend_from_slice(&input);
         let mut input = input;
         if let Body::Undecided(detector) = &mut self.body {
             let Some((mode, decided)) = detector.feed(input) else {
@@ -151,23 +155,28 @@ impl Scout {
                 Mode::Opaque => return Ok(Some(self.found(Api::Chat))),
             };
         }
-        let api = match &mut self.body {
-            Body::Undecided(_) => None,
+        let (api, unfinished, mark) = match &mut self.body {
+            Body::Undecided(_) => return Ok(None),
             Body::Stream(splitter, batch) => {
                 splitter.feed(input, batch)?;
-                batch
-                    .events()
-                    .find_map(|event| api_of(&event.data()?, &self.limits))
+                let mut events = batch.events();
+                let api = events.find_map(|event| api_of(&event.data()?, &self.limits));
+                (api, splitter.held(), STREAM_MARK)
             }
             Body::Documents(documents, parts) => {
                 parts.clear();
                 documents.feed(input, parts)?;
-                parts.iter().find_map(|part| match part {
+                let api = parts.iter().find_map(|part| match part {
                     Part::Document(document) => api_of(document, &self.limits),
                     Part::Space(_) => None,
-                })
+                });
+                (api, documents.held(), DOCUMENTS_MARK)
             }
         };
+        let told = self.held.len().saturating_sub(unfinished);
+        if api.is_none() && told > mark.len() {
+            self.held.splice(..told, mark.iter().copied());
+        }
         Ok(api.map(|api| self.found(api)))
     }
 
@@ -259,6 +268,32 @@ mod tests {
     fn an_event_without_its_end_counts() {
         let cut = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1}}";
         assert_eq!(tokens(cut), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn what_tells_nothing_is_not_held() {
+        for (nothing, usage) in [
+            (
+                ": keep-alive\n\ndata: no JSON\r\n\r\n:\r\r",
+                "x: y\ndata: {\"usage\":{\"prompt_tokens\":2}}\n\n",
+            ),
+            ("{no JSON}\n", "null {\"usage\":{\"prompt_tokens\":2}}"),
+        ] {
+            for size in [1, 3, 64, 1000] {
+                let mut meter = UsageMeter::new(None, Limits::default());
+                for part in nothing.repeat(100).as_bytes().chunks(size) {
+                    meter.feed(Bytes::copy_from_slice(part)).unwrap();
+                    if let State::Scouting(scout) = &meter.state {
+                        assert!(scout.held.len() < 64, "{}", scout.held.len());
+                    }
+                }
+                for part in usage.as_bytes().chunks(size) {
+                    meter.feed(Bytes::copy_from_slice(part)).unwrap();
+                }
+                meter.finish().unwrap();
+                assert_eq!(meter.usage().unwrap().input_tokens, Some(2), "{size}");
+            }
+        }
     }
 
     #[test]
