@@ -84,3 +84,17 @@ fn a_large_event_is_held_once_and_grown_by_doubling() {
         counted.bytes_max
     );
 }
+
+#[test]
+fn single_bytes_are_taken_in_without_copying_what_is_held() {
+    // Bytes that are copied are allocated somewhere: were what is held copied for each read, this would be 4 GiB.
+    let stream = large_event(90 << 10);
+    let reads = reads(&stream, 1);
+    let counted = measure(|| split(&reads, |slice| _ = black_box(slice)));
+    assert!(counted.count_total < 30, "{}", counted.count_total);
+    assert!(
+        counted.bytes_total < 4 * stream.len() as u64,
+        "{}",
+        counted.bytes_total
+    );
+}
