@@ -1,7 +1,23 @@
-//! What the targets share: a body in reads.
+//! The properties that the targets check, a module each, and what they share. `rust/core/tests/fuzz_seeds.rs` checks them as well, on the
+//! inputs in `seeds`.
 
+pub mod cost;
+pub mod documents;
+pub mod encode;
+pub mod events;
+pub mod fold;
+pub mod reply;
+pub mod request;
+pub mod scan;
+pub mod split;
+
+use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
+
+/// What a property asks for, made of an input. None where the input is too short for it.
+fn read<'a, T: Arbitrary<'a>>(input: &'a [u8]) -> Option<T> {
+    T::arbitrary_take_rest(Unstructured::new(input)).ok()
+}
 
 /// A body and where it is cut.
 #[derive(Arbitrary, Debug)]

@@ -1,0 +1,27 @@
+//! What a completion is unfolded into is folded again, and unfolding and folding that changes nothing any more.
+
+use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
+use sluicegate_core::limits::Limits;
+
+const OPTIONS: Unfold = Unfold {
+    include_usage: true,
+};
+
+/// Checks the property on one input.
+pub fn check(input: &[u8]) {
+    let limits = Limits::default();
+    let Ok(stream) = unfold_chat(input, OPTIONS, limits) else {
+        return;
+    };
+    // An error that stands in for a completion is no completion.
+    let Ok(completion) = fold_chat(&stream, limits) else {
+        return;
+    };
+    let stream = unfold_chat(&completion, OPTIONS, limits).expect("a completion can be unfolded");
+    let again = fold_chat(&stream, limits).expect("its stream can be folded");
+    assert_eq!(
+        String::from_utf8_lossy(&again),
+        String::from_utf8_lossy(&completion)
+    );
+}
