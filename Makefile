@@ -3,15 +3,18 @@
 # test    everything that must pass
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
 # check   formatting, lints, types, the stub
-# bench   the library and the boundary;  bench-core, bench-load: see benches/README.md
+# bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
+# fuzz    each fuzz target for some seconds
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+SECONDS_EACH ?= 20
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-rust test-python soak check format bench bench-core bench-load wheel clean
+.PHONY: help setup run test test-rust test-python soak check format bench bench-core bench-load fuzz wheel clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -58,11 +61,15 @@ format:
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup bench-core
-	$(BIN)/python -m pytest benches/boundary --benchmark-only
+bench bench-core: setup
+	@$(BIN)/python -c 'import httpx_sse, openai, orjson, pytest_benchmark, simdjson, sseclient' 2>/dev/null \
+	    || $(BIN)/python -m pip install --quiet --group bench
+	cargo bench -p sluicegate-bench-core --locked --quiet
+	$(BIN)/python -m pytest benches/boundary --benchmark-only --quiet --benchmark-json=$(TARGET)/bench-boundary.json
+	@$(BIN)/python -m benches.table $(TARGET)/criterion $(TARGET)/bench-boundary.json
 
-bench-core:
-	cargo bench -p sluicegate-bench-core --locked
+fuzz:
+	rust/fuzz/run.sh $(SECONDS_EACH)
 
 bench-load: setup
 	$(BIN)/python -m benches.load

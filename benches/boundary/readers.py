@@ -79,6 +79,16 @@ def sseclient_orjson(reads: list[bytes]) -> int:
     return tokens
 
 
+def sseclient_pysimdjson(reads: list[bytes]) -> int:
+    parser = simdjson.Parser()
+    tokens = 0
+    for event in sseclient.SSEClient(iter(reads)).events():
+        usage = parser.parse(event.data.encode()).get("usage")
+        tokens = usage["total_tokens"] if usage else tokens
+        del usage
+    return tokens
+
+
 def split_orjson(reads: list[bytes]) -> int:
     tokens = 0
     for data in _data(reads):

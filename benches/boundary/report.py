@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# One result: its group, its `extra_info`, and the seconds of its quickest round.
+# One result: its group, its `extra_info`, and the seconds of its median round.
 Result = tuple[str, Mapping[str, Any], float]
 
 
@@ -12,9 +12,9 @@ def results(benchmarks: Iterable[Any]) -> list[Result]:
     found = []
     for entry in benchmarks:
         if isinstance(entry, Mapping):
-            found.append((entry["group"], entry["extra_info"], entry["stats"]["min"]))
+            found.append((entry["group"], entry["extra_info"], entry["stats"]["median"]))
         else:
-            found.append((entry.group, entry.extra_info, entry.stats.min))
+            found.append((entry.group, entry.extra_info, entry.stats.median))
     return found
 
 

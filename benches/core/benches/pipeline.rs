@@ -11,7 +11,8 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
-    READ, chat_chunks, chat_chunks_with_usage, named_events, reads, usage_chunks,
+    READ, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage, named_events, reads,
+    usage_chunks,
 };
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
@@ -47,6 +48,11 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
     let mut renamed = chat.clone();
     renamed.reply_model = Some("public-name".into());
     for (name, plan, stream) in [
+        (
+            "chat chunks with null usage, watched",
+            &chat,
+            chat_chunks_with_null_usage(SIZE),
+        ),
         ("chat chunks, watched", &chat, chat_chunks(SIZE)),
         ("chat chunks, renamed", &renamed, chat_chunks(SIZE)),
         (
@@ -61,14 +67,17 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
             named_events(SIZE),
         ),
     ] {
-        let reads = reads(&stream, READ);
-        let mut group = criterion.benchmark_group("pipeline");
-        group.throughput(Throughput::Bytes(stream.len() as u64));
-        let mut out = Vec::new();
-        group.bench_function(name, |bencher| {
-            bencher.iter(|| pass(plan, black_box(&reads), &mut out))
-        });
-        group.finish();
+        for size in [READ, 64 << 10] {
+            let reads = reads(&stream, size);
+            let mut group =
+                criterion.benchmark_group(format!("pipeline, {} KiB reads", size >> 10));
+            group.throughput(Throughput::Bytes(stream.len() as u64));
+            let mut out = Vec::new();
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| pass(plan, black_box(&reads), &mut out))
+            });
+            group.finish();
+        }
     }
 }
 

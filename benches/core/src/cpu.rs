@@ -39,8 +39,11 @@ impl Measurement for CpuTime {
     }
 }
 
-/// Criterion with this clock.
+/// Criterion with this clock. A benchmark takes three seconds or so: enough for a median, and there are some sixty.
 #[must_use]
 pub fn criterion() -> Criterion<CpuTime> {
-    Criterion::default().with_measurement(CpuTime)
+    Criterion::default()
+        .with_measurement(CpuTime)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
 }

@@ -92,6 +92,16 @@ pub fn chat_chunks(bytes: usize) -> Bytes {
     })
 }
 
+/// The same chunks with `"usage":null`, as OpenAI sends them where usage was asked for.
+#[must_use]
+pub fn chat_chunks_with_null_usage(bytes: usize) -> Bytes {
+    until(bytes, 1, |random, stream| {
+        let chunk = chunk(random);
+        let open = chunk.strip_suffix('}').unwrap_or(&chunk);
+        stream.push_str(&format!("data: {open},\"usage\":null}}\n\n"));
+    })
+}
+
 /// The same chunks with CRLF.
 #[must_use]
 pub fn chat_chunks_crlf(bytes: usize) -> Bytes {
