@@ -7,6 +7,7 @@ __version__: str
 
 __all__ = [
     "FAULT_KINDS",
+    "ChatTarget",
     "Deadlines",
     "Exchange",
     "Fault",
@@ -16,6 +17,7 @@ __all__ = [
     "Relay",
     "Request",
     "ResponsesRequest",
+    "ResponsesTarget",
     "ResponsesToChat",
     "Route",
     "SSEDecoder",
@@ -167,12 +169,42 @@ class Deadlines:
     ) -> Deadlines: ...
 
 @final
+class ChatTarget:
+    """How requests for a response are put to an upstream that serves Chat Completions only.
+
+    `instructions_role`: `system` or `developer`. `reasoning_field`, of earlier turns: `reasoning_content`,
+    `reasoning` or `none`. `max_tokens_field`: `max_tokens` or `max_completion_tokens`. `omit`: members of the
+    chat request that are not sent.
+    """
+
+    def __new__(
+        cls,
+        *,
+        instructions_role: str = "system",
+        reasoning_field: str = "reasoning_content",
+        max_tokens_field: str = "max_tokens",
+        omit: Sequence[str] | None = None,
+    ) -> ChatTarget: ...
+
+@final
+class ResponsesTarget:
+    """How requests to Chat Completions are put to an upstream that serves Responses only.
+
+    `takes_reasoning`: it takes the reasoning of earlier turns as text. `omit`: members that are not sent.
+    """
+
+    def __new__(
+        cls, *, takes_reasoning: bool = False, omit: Sequence[str] | None = None
+    ) -> ResponsesTarget: ...
+
+@final
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
-    `headers` are set on each request (the authorization, say). `ask_usage`: send
-    `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to, whatever the URL's
-    host. `client_certificate`: paths of a PEM certificate chain and its key.
+    `headers` are set on each request (the authorization, say). `api`: what it serves, `chat`, `responses` or
+    `both`; `repair`: its Responses streams are made anew; `harmony`: its content is the raw text of gpt-oss.
+    `ask_usage`: send `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to,
+    whatever the URL's host. `client_certificate`: paths of a PEM certificate chain and its key.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
     that cannot be used.
     """
@@ -183,6 +215,11 @@ class Upstream:
         base_url: str,
         *,
         headers: _Headers | None = None,
+        api: str = "chat",
+        chat: ChatTarget | None = None,
+        responses: ResponsesTarget | None = None,
+        repair: bool = False,
+        harmony: bool = False,
         deadlines: Deadlines | None = None,
         dialect: str | None = None,
         ask_usage: bool = True,
@@ -234,6 +271,9 @@ class Fault:
     def status(self) -> int | None:
         """The upstream's status, where the kind is `status`."""
     @property
+    def param(self) -> str | None:
+        """The member of the request that is at fault, where the kind is `untranslatable`."""
+    @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
     @property
@@ -281,6 +321,11 @@ class Outcome:
     def bytes_in(self) -> int: ...
     @property
     def bytes_out(self) -> int: ...
+    @property
+    def left_out(self) -> list[str]:
+        """The parts of the request that the upstream was not told, such as `tools[2]`: its answer does not
+        depend on them.
+        """
     @property
     def first_byte(self) -> float | None: ...
     @property
@@ -331,14 +376,23 @@ class Relay:
         drain_replies: int = 100,
     ) -> Relay: ...
     def forward(
-        self, request: Request, path: str, route: Route, headers: _Headers, request_id: str, reply: Reply
+        self,
+        request: Request | ResponsesRequest,
+        path: str,
+        route: Route,
+        headers: _Headers,
+        request_id: str,
+        reply: Reply,
+        *,
+        response_id: str | None = None,
     ) -> Exchange:
         """Send `request` to `route` and pump the reply into `reply.send`.
 
         `path` is the endpoint below the base URL (`/chat/completions`, `/responses`, `/completions`,
         `/embeddings`).
         `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left
-        out here.
+        out here. Where an upstream does not serve the interface, request and reply are translated; a response
+        made so has the id `response_id`.
         """
     @property
     def active(self) -> int:

@@ -96,7 +96,6 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
                 "hurried": f"hurried/{MODEL}",
                 "pair": [f"native/{MODEL}", f"spare/{MODEL}"],
                 "public": {"routes": [f"native/{MODEL}"], "reply_model": "public"},
-                "mixed": [f"local/{MODEL}", f"spare/{MODEL}"],
             },
         }
         async with wire_stand(tmp_path_factory.mktemp("gateway"), config) as wire:
@@ -262,11 +261,3 @@ async def test_metrics_name_the_endpoint(stand: Stand) -> None:
     metrics = await stand.wire.gateway.metrics()
     assert (metrics.value("sluicegate_requests_total", **served) or 0) >= 1
     assert (metrics.value("sluicegate_tokens_total", kind="output", model=MODEL, upstream="native") or 0) >= 8
-
-
-@pytest.mark.parametrize("model", ["small", "mixed"])
-async def test_a_route_that_does_not_serve_the_api_is_left_out(stand: Stand, model: str) -> None:
-    stand.spare.script = Script()
-    exchange = await stand.ask(Script(), model=model)
-    assert exchange.line["upstream"] == {"small": "native", "mixed": "spare"}[model]
-    assert exchange.reply.status == 200

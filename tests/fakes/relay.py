@@ -28,6 +28,7 @@ class FakeFault:
     upstream: str = "local"
     message: str = "upstream 'local' could not be reached"
     status: int | None = None
+    param: str | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
 
@@ -52,6 +53,7 @@ class FakeOutcome:
     first_token: float | None = None
     last_token: float | None = None
     longest_gap: float | None = None
+    left_out: list[str] = field(default_factory=list)
     duration: float = 0.25
     upstream_request_id: str | None = None
 
@@ -125,7 +127,15 @@ class FakeRelay:
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="fake-relay")
 
     def forward(
-        self, request: Any, path: str, route: Any, headers: Any, request_id: str, reply: Any
+        self,
+        request: Any,
+        path: str,
+        route: Any,
+        headers: Any,
+        request_id: str,
+        reply: Any,
+        *,
+        response_id: str | None = None,
     ) -> FakeExchange:
         if self.closed.is_set():
             raise RuntimeError("the relay is closed")
@@ -137,6 +147,7 @@ class FakeRelay:
                 "headers": headers,
                 "request_id": request_id,
                 "reply": reply,
+                "response_id": response_id,
             }
         )
         self.exchanges.append(exchange)

@@ -168,6 +168,12 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 "passes the clients' keys for this gateway on",
                 "give the upstream an `api_key`, or leave `keys` out",
             )
+        for setting in upstream.without_effect:
+            yield source.fault(
+                ("upstreams", name, setting),
+                f"changes nothing where `api` is `{upstream.api}`",
+                "take it out, or change `api`",
+            )
     for name in config.upstreams.keys() - {route.upstream for route in routes}:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():

@@ -53,6 +53,10 @@ Dialect = Literal[
     "xai",
 ]
 Api = Literal["chat", "responses", "both"]
+InstructionsRole = Literal["system", "developer"]
+ReasoningField = Literal["reasoning_content", "reasoning", "none"]
+MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
+TextFormat = Literal["auto", "harmony"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
 Http = Literal["http1", "auto"]
@@ -153,6 +157,32 @@ class DeadlineConfig(Section):
     total: Seconds | None = 3600.0
 
 
+class ChatConfig(Section):
+    """How requests for a response are put to a server of Chat Completions: where such servers differ."""
+
+    instructions_role: InstructionsRole = Field(
+        default="system", description="Of `instructions` and developer messages."
+    )
+    reasoning_field: ReasoningField = Field(
+        default="reasoning_content", description="Where the reasoning of earlier turns goes back."
+    )
+    max_tokens_field: MaxTokensField = Field(
+        default="max_tokens", description="The name of the bound on output tokens."
+    )
+    omit: tuple[Name, ...] = Field(
+        default=(), description="Members that it refuses, and that are not sent to it: prompt_cache_key, …"
+    )
+
+
+class ResponsesConfig(Section):
+    """How chat requests are put to a server that speaks Responses only."""
+
+    takes_reasoning: bool = Field(
+        default=False, description="It takes the reasoning of earlier turns as text (vLLM; not OpenAI)."
+    )
+    omit: tuple[Name, ...] = Field(default=(), description="Members that it refuses.")
+
+
 class UpstreamConfig(Section):
     """One inference server."""
 
@@ -161,6 +191,15 @@ class UpstreamConfig(Section):
     api: Api = Field(
         default="chat",
         description="What it serves: Chat Completions, the Responses API, or both (vLLM, llama.cpp).",
+    )
+    chat: ChatConfig = ChatConfig()
+    responses: ResponsesConfig = ResponsesConfig()
+    repair: bool = Field(
+        default=False,
+        description="Make the events of its Responses streams anew: they break the protocol (llama.cpp).",
+    )
+    format: TextFormat = Field(
+        default="auto", description="harmony: its content is the raw text of gpt-oss, which is decoded."
     )
     dialect: Dialect | None = Field(
         default=None, description="How it reports usage; null: told from the reply."
@@ -193,6 +232,17 @@ class UpstreamConfig(Section):
         description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
     )
     pool_max_idle: Count = 256
+
+    @property
+    def without_effect(self) -> list[str]:
+        """The settings that are given and that only matter where `api` is another."""
+        applies = {
+            "chat": self.api == "chat",
+            "responses": self.api == "responses",
+            "repair": self.api != "chat",
+            "format": self.api != "responses",
+        }
+        return [name for name, does in applies.items() if not does and name in self.model_fields_set]
 
     @model_validator(mode="after")
     def _certificate_with_key(self) -> Self:

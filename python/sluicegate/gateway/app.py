@@ -49,7 +49,7 @@ class Gateway:
         shown = models.ModelsEndpoint(state)
         self._endpoints: dict[str, Mapping[str, Application]] = {
             chat_completions.PATH: {"POST": chat_completions.chat_completions(state)},
-            responses.PATH: {"POST": responses.responses(state)},
+            responses.PATH: {"POST": responses.ResponsesEndpoint(state)},
             completions.PATH: {"POST": completions.completions(state)},
             embeddings.PATH: {"POST": embeddings.embeddings(state)},
             models.PATH: _get(shown),

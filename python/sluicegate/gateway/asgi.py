@@ -41,6 +41,11 @@ def request_id_of(headers: dict[bytes, bytes]) -> str:
     return next(_NEW_IDS)
 
 
+def new_response_id() -> str:
+    """The id of a response; nobody can guess one."""
+    return f"resp_{next(_NEW_IDS)}"
+
+
 def content_length(headers: dict[bytes, bytes]) -> int | None:
     """The declared size of the body in bytes; None where the client declares none."""
     value = headers.get(b"content-length")

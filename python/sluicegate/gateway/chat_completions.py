@@ -7,5 +7,4 @@ PATH = "/v1/chat/completions"
 
 
 def chat_completions(state: State) -> RelayedEndpoint:
-    others = (name for name, upstream in state.config.upstreams.items() if upstream.api == "responses")
-    return RelayedEndpoint(state, "chat_completions", "/chat/completions", frozenset(others))
+    return RelayedEndpoint(state, "chat_completions", "/chat/completions")

@@ -28,6 +28,7 @@ _STATUS_OF_KIND = {
     "in_band_error": 502,
     "too_large": 502,
     "decode": 502,
+    "untranslatable": 400,
     "shutdown": 503,
     "internal": 500,
 }
@@ -44,6 +45,8 @@ class Fault(Protocol):
     def message(self) -> str: ...
     @property
     def status(self) -> int | None: ...
+    @property
+    def param(self) -> str | None: ...
     @property
     def headers(self) -> list[tuple[bytes, bytes]]: ...
     @property
@@ -108,12 +111,6 @@ def unknown_model(name: str) -> ErrorReply:
     return error_reply(404, message, code="model_not_found", param="model")
 
 
-def api_not_served(name: str, path: str) -> ErrorReply:
-    """None of the model's upstreams serves the API at `path`."""
-    message = f"The model `{name[:256]}` is not served at {path}."
-    return error_reply(404, message, code="api_not_served", param="model")
-
-
 def unknown_url(method: str, path: str) -> ErrorReply:
     return error_reply(404, f"Invalid URL ({method} {path[:256]})", code="unknown_url")
 
@@ -147,6 +144,8 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
     """
     if fault.kind != "status" or fault.status is None:
         status = _STATUS_OF_KIND.get(fault.kind, 502)
+        if fault.kind == "untranslatable":
+            return error_reply(status, _sentence(fault.message), code=fault.kind, param=fault.param)
         type_ = "server_error" if fault.kind in ("shutdown", "internal") else "upstream_error"
         return error_reply(status, _sentence(fault.message), type=type_, code=fault.kind)
     if fault.status in (401, 402, 403) and not clients_credentials:

@@ -65,6 +65,7 @@ def outcome_record(endpoint: str, key: str | None, reply: Reply, outcome: Outcom
         code=reply.code,
         fault=None if fault is None else fault.kind,
         failed_attempts=tuple(tried),
+        left_out=tuple(outcome.left_out),
         finish_reason=outcome.finish_reason,
         client_left=outcome.client_left,
         events=outcome.events,
@@ -83,6 +84,8 @@ def _result(outcome: Outcome) -> Result:
     if outcome.client_left:
         return "client_left"
     if fault is not None:
+        if fault.kind == "untranslatable":
+            return "refused" if outcome.status == 400 else "failed"
         blames_client = fault.kind == "status" and outcome.status < 500 and not may_succeed_elsewhere(fault)
         return "refused" if blames_client else "failed"
     # vLLM ends a request that its engine gave up with this, under status 200 (vllm#57082).

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from time import perf_counter
 
-from sluicegate._core import Exchange, Outcome, Request
+from sluicegate._core import Exchange, Outcome, Relay, Request, ResponsesRequest, Route
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors
 from sluicegate.gateway.asgi import (
@@ -32,23 +32,19 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class RelayedEndpoint:
-    """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL.
+    """`name` is what logs and metrics show, `path` where the upstream has it, below its base URL."""
 
-    `not_by`: the upstreams that do not serve it.
-    """
+    __slots__ = ("_name", "_path", "_patience", "_state")
 
-    __slots__ = ("_name", "_not_by", "_path", "_patience", "_state")
-
-    def __init__(self, state: State, name: str, path: str, not_by: frozenset[str] = frozenset()) -> None:
+    def __init__(self, state: State, name: str, path: str) -> None:
         self._state = state
         self._name = name
         self._path = path
-        self._not_by = not_by
         self._patience = Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._state
-        call = _Call(self, scope, receive, send)
+        call = Call(self, scope, receive, send)
         headers = call.headers
         client = state.keys.client(headers.get(b"authorization"))
         if client is None:
@@ -65,7 +61,7 @@ class RelayedEndpoint:
             call.left()
             return
         try:
-            request = Request(body)
+            request = self._read(body)
         except ParseError as error:
             await call.refuse(errors.invalid_body(error))
             return
@@ -80,21 +76,22 @@ class RelayedEndpoint:
             return
         await self._forward(call, request, model)
 
-    async def _forward(self, call: "_Call", request: Request, model: Model) -> None:
+    def _read(self, body: bytes) -> Request | ResponsesRequest:
+        return Request(body)
+
+    def _submit(
+        self, relay: Relay, request: Request | ResponsesRequest, route: Route, call: "Call", reply: Reply
+    ) -> Exchange:
+        return relay.forward(request, self._path, route, call.scope["headers"], call.request_id, reply)
+
+    async def _forward(self, call: "Call", request: Request | ResponsesRequest, model: Model) -> None:
         state = self._state
         call.model = model.name
         routes = state.policy.order(model)
-        if self._not_by:
-            routes = [route for route in routes if route.upstream.name not in self._not_by]
-            if not routes:
-                await call.refuse(errors.api_not_served(model.name, call.scope["path"]))
-                return
         loop = state.running_loop()
         reply = Reply(state, loop, state.tasks, call.send, call.request_id, model.name, routes)
         try:
-            relay = state.running_relay()
-            headers = call.scope["headers"]
-            exchange = relay.forward(request, self._path, routes[0], headers, call.request_id, reply)
+            exchange = self._submit(state.running_relay(), request, routes[0], call, reply)
         except Exception as error:
             if state.draining:
                 await call.refuse(errors.shutting_down())
@@ -117,7 +114,7 @@ class RelayedEndpoint:
             else:
                 self._record(call, reply, streams, outcome)
 
-    async def _until_left(self, call: "_Call", reply: Reply) -> None:
+    async def _until_left(self, call: "Call", reply: Reply) -> None:
         """Returns when the client has left, or has the whole reply."""
         task = asyncio.current_task()
         reply.watch(task)
@@ -132,7 +129,7 @@ class RelayedEndpoint:
             reply.watch(None)
 
     def _client_left(
-        self, call: "_Call", reply: Reply, streams: bool, exchange: Exchange, loop: asyncio.AbstractEventLoop
+        self, call: "Call", reply: Reply, streams: bool, exchange: Exchange, loop: asyncio.AbstractEventLoop
     ) -> None:
         def finished(outcome: Outcome) -> None:
             # RuntimeError: the loop is closed, and with it the log and the metrics.
@@ -142,7 +139,7 @@ class RelayedEndpoint:
         exchange.client_left()
         exchange.on_finish(finished)
 
-    def _record(self, call: "_Call", reply: Reply, streams: bool, outcome: Outcome) -> None:
+    def _record(self, call: "Call", reply: Reply, streams: bool, outcome: Outcome) -> None:
         state = self._state
         state.closed()
         if streams:
@@ -152,7 +149,7 @@ class RelayedEndpoint:
         state.log.request(record)
 
 
-class _Call:
+class Call:
     """One request, as far as it is known."""
 
     __slots__ = (

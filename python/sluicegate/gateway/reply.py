@@ -22,8 +22,8 @@ class Reply:
     """
 
     __slots__ = (
-        "_cost_style", "_forwards_authorization", "_loop", "_position", "_prices", "_routes", "_state",
-        "_task", "_tasks",
+        "_cost_style", "_forwards_authorization", "_loop", "_position", "_prices", "_routes", "_sent",
+        "_state", "_task", "_tasks",
         "aborted", "code", "cost", "model", "over", "priced_usage", "request_id", "route", "send", "tried",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Reply:
         self._task: asyncio.Task[Any] | None = None
         self._routes = routes
         self._position = 0
+        self._sent: Fault | None = None
 
     def defer(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
         """Await `message`, or `send(message)` where it is one, on the event loop; then `resume(ok)`."""
@@ -93,11 +94,15 @@ class Reply:
         reply: ErrorReply
         try:
             self.tried.append((fault.upstream, fault.kind))
+            if fault.kind != "untranslatable":
+                self._sent = fault
             following = self._position + 1
             if following < len(self._routes) and may_succeed_elsewhere(fault):
                 self._position = following
                 self.route = self._routes[following]
                 return self.route
+            # An upstream that the request was sent to has more to say than one that it could not be put to.
+            fault = self._sent or fault
             own = self._forwards_authorization.get(fault.upstream, False)
             reply = from_fault(fault, clients_credentials=own)
         except Exception as error:

@@ -24,6 +24,7 @@ _KINDS = frozenset(
         "truncated",
         "in_band_error",
         "decode",
+        "untranslatable",
     }
 )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sluicegate._core import Deadlines, Route, Upstream
+from sluicegate._core import ChatTarget, Deadlines, ResponsesTarget, Route, Upstream
 from sluicegate.config import Config, ModelConfig, UpstreamConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 from sluicegate.routing.model import Model
@@ -56,6 +56,18 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         name,
         config.base_url,
         headers=headers,
+        api=config.api,
+        chat=ChatTarget(
+            instructions_role=config.chat.instructions_role,
+            reasoning_field=config.chat.reasoning_field,
+            max_tokens_field=config.chat.max_tokens_field,
+            omit=config.chat.omit,
+        ),
+        responses=ResponsesTarget(
+            takes_reasoning=config.responses.takes_reasoning, omit=config.responses.omit
+        ),
+        repair=config.repair,
+        harmony=config.format == "harmony",
         deadlines=Deadlines(
             connect=deadlines.connect,
             first_byte=deadlines.first_byte,

@@ -138,6 +138,8 @@ def _attempt_members(record: RequestRecord) -> str:
     if record.failed_attempts:
         attempts = [f"{upstream}: {kind}" for upstream, kind in record.failed_attempts]
         text += f',"failed_attempts":{_encode(attempts)}'
+    if record.left_out:
+        text += f',"left_out":{_encode(record.left_out)}'
     if record.finish_reason is not None:
         text += f',"finish_reason":{quoted(record.finish_reason)}'
     if record.streamed:

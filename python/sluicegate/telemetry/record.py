@@ -33,6 +33,8 @@ class RequestRecord:
     """The kind of the fault that ended the request, also where its status is 200."""
     failed_attempts: tuple[tuple[str, str], ...] = ()
     """(upstream, fault kind) of the attempts before the last one."""
+    left_out: tuple[str, ...] = ()
+    """The parts of the request that the upstream was not told: its answer does not depend on them."""
     finish_reason: str | None = None
     client_left: bool = False
     time_to_first_token: float | None = None

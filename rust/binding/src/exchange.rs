@@ -37,6 +37,11 @@ impl PyFault {
     }
 
     #[getter]
+    fn param(&self) -> Option<&str> {
+        self.inner.param.as_deref()
+    }
+
+    #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let pairs = self
             .inner
@@ -131,6 +136,11 @@ impl PyOutcome {
     #[getter]
     fn bytes_out(&self) -> u64 {
         self.inner.bytes_out
+    }
+
+    #[getter]
+    fn left_out(&self) -> Vec<&str> {
+        self.inner.left_out.iter().map(|part| &**part).collect()
     }
 
     #[getter]

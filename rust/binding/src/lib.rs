@@ -45,7 +45,7 @@ mod _core {
     #[pymodule_export]
     use super::responses_request::PyResponsesRequest;
     #[pymodule_export]
-    use super::upstream::{PyDeadlines, PyRoute, PyUpstream};
+    use super::upstream::{PyChatTarget, PyDeadlines, PyResponsesTarget, PyRoute, PyUpstream};
     #[pymodule_export]
     use super::usage::PyUsage;
 

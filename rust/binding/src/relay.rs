@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::limits::{Limits, MAX_DOCUMENT, MAX_EVENT};
 use sluicegate_core::pipeline::Api;
-use sluicegate_relay::{DrainLimits, Exchange, Relay};
+use sluicegate_relay::{DrainLimits, Exchange, Relay, ResponsesAsked};
 
 use crate::asgi::AsgiSink;
 use crate::delivery;
@@ -16,6 +16,7 @@ use crate::director::PyDirector;
 use crate::errors;
 use crate::exchange::PyExchange;
 use crate::request::PyRequest;
+use crate::responses_request::PyResponsesRequest;
 use crate::upstream::{PyRoute, seconds};
 
 /// Bytes of one reply that wait for a slow client at most, where the server's own buffer is a quarter of it.
@@ -74,17 +75,30 @@ impl PyRelay {
         })
     }
 
+    #[pyo3(signature = (request, path, route, headers, request_id, reply, *, response_id=None))]
     #[allow(clippy::too_many_arguments)] // Each is a different thing; a record of them would be made anew for each request.
     fn forward(
         &self,
         py: Python<'_>,
-        request: &PyRequest,
+        request: &Bound<'_, PyAny>,
         path: &str,
         route: &PyRoute,
         headers: &Bound<'_, PyAny>,
         request_id: &str,
         reply: Bound<'_, PyAny>,
+        response_id: Option<&str>,
     ) -> PyResult<PyExchange> {
+        let (request, responses) = match request.cast::<PyRequest>() {
+            Ok(request) => (request.get().inner.clone(), None),
+            Err(_) => {
+                let request = &request.cast::<PyResponsesRequest>()?.get().inner;
+                let asked = ResponsesAsked {
+                    request: request.clone(),
+                    response_id: response_id.unwrap_or_default().into(),
+                };
+                (request.request().clone(), Some(asked))
+            }
+        };
         let api = match path {
             "/chat/completions" => Api::Chat,
             "/completions" => Api::Completions,
@@ -105,8 +119,9 @@ impl PyRelay {
             ));
         }
         let exchange = Exchange {
-            request: request.inner.clone(),
+            request,
             api,
+            responses,
             path: path.into(),
             headers: list,
             request_id: request_id.into(),

@@ -8,8 +8,12 @@ use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use sluicegate_core::responses::request::from_chat::ResponsesTarget;
+use sluicegate_core::responses::request::to_chat::{
+    ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+};
 use sluicegate_core::usage::Dialect;
-use sluicegate_relay::{Deadlines, Route, Streaming, Upstream, UpstreamSettings};
+use sluicegate_relay::{Apis, Deadlines, Route, Streaming, Upstream, UpstreamSettings};
 
 use crate::errors;
 
@@ -71,6 +75,75 @@ impl PyDeadlines {
     }
 }
 
+/// How requests for a response are put to an upstream that serves Chat Completions.
+#[pyclass(name = "ChatTarget", module = "sluicegate._core", frozen)]
+pub(crate) struct PyChatTarget {
+    pub(crate) inner: ChatTarget,
+}
+
+#[pymethods]
+impl PyChatTarget {
+    #[new]
+    #[pyo3(signature = (
+        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens", omit=None,
+    ))]
+    fn new(
+        instructions_role: &str,
+        reasoning_field: &str,
+        max_tokens_field: &str,
+        omit: Option<Vec<String>>,
+    ) -> PyResult<Self> {
+        let inner = ChatTarget {
+            instructions_role: match instructions_role {
+                "system" => InstructionsRole::System,
+                "developer" => InstructionsRole::Developer,
+                other => return Err(unknown("instructions_role", other)),
+            },
+            reasoning: match reasoning_field {
+                "reasoning_content" => ReasoningField::ReasoningContent,
+                "reasoning" => ReasoningField::Reasoning,
+                "none" => ReasoningField::None,
+                other => return Err(unknown("reasoning_field", other)),
+            },
+            max_tokens: match max_tokens_field {
+                "max_tokens" => MaxTokensField::MaxTokens,
+                "max_completion_tokens" => MaxTokensField::MaxCompletionTokens,
+                other => return Err(unknown("max_tokens_field", other)),
+            },
+            omit: omit
+                .unwrap_or_default()
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+        };
+        Ok(Self { inner })
+    }
+}
+
+/// How requests to Chat Completions are put to an upstream that serves Responses.
+#[pyclass(name = "ResponsesTarget", module = "sluicegate._core", frozen)]
+pub(crate) struct PyResponsesTarget {
+    inner: ResponsesTarget,
+}
+
+#[pymethods]
+impl PyResponsesTarget {
+    #[new]
+    #[pyo3(signature = (*, takes_reasoning=false, omit=None))]
+    fn new(takes_reasoning: bool, omit: Option<Vec<String>>) -> Self {
+        let omit = omit.unwrap_or_default();
+        let inner = ResponsesTarget {
+            takes_reasoning,
+            omit: omit.into_iter().map(Into::into).collect(),
+        };
+        Self { inner }
+    }
+}
+
+fn unknown(name: &str, value: &str) -> PyErr {
+    PyValueError::new_err(format!("{name} cannot be '{value}'"))
+}
+
 #[pyclass(name = "Upstream", module = "sluicegate._core", frozen)]
 pub(crate) struct PyUpstream {
     inner: Arc<Upstream>,
@@ -80,8 +153,9 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, deadlines=None, dialect=None, ask_usage=true, streaming="auto", forward_authorization=false,
-        http2=false, socket=None, ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
+        name, base_url, *, headers=None, api="chat", chat=None, responses=None, repair=false, harmony=false, deadlines=None, dialect=None,
+        ask_usage=true, streaming="auto", forward_authorization=false, http2=false, socket=None, ca_file=None, client_certificate=None,
+        pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
     fn new(
@@ -89,6 +163,11 @@ impl PyUpstream {
         name: &str,
         base_url: String,
         headers: Option<PyHeaders>,
+        api: &str,
+        chat: Option<&PyChatTarget>,
+        responses: Option<&PyResponsesTarget>,
+        repair: bool,
+        harmony: bool,
         deadlines: Option<&PyDeadlines>,
         dialect: Option<&str>,
         ask_usage: bool,
@@ -105,6 +184,13 @@ impl PyUpstream {
         let settings = UpstreamSettings {
             base_url,
             headers: headers.map(header_list).unwrap_or_default(),
+            apis: Apis::from_str(api).map_err(|()| unknown("api", api))?,
+            chat: chat.map(|chat| chat.inner.clone()).unwrap_or_default(),
+            responses: responses
+                .map(|responses| responses.inner.clone())
+                .unwrap_or_default(),
+            repair,
+            harmony,
             deadlines: deadlines
                 .map(|deadlines| deadlines.inner)
                 .unwrap_or_default(),

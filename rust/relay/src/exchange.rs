@@ -11,12 +11,13 @@ use http::{Method, Request as HttpRequest, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use sluicegate_core::sse::encode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::asked::{self, Form, Forms, ResponsesAsked};
 use crate::connect::Uses;
 use crate::deadlines::Progress;
 use crate::decode::ReplyBody;
@@ -29,7 +30,7 @@ use crate::pump::{Client, Pump, PumpEnd};
 use crate::runtime::{Active, Shared};
 use crate::sink::{Director, HeaderList, Next, Sink};
 use crate::unanswered::{classify, may_be_repeated};
-use crate::upstream::{HttpClient, Route, Streaming, Upstream};
+use crate::upstream::{HttpClient, Route, Upstream};
 
 /// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -129,6 +130,8 @@ pub struct Exchange {
     pub request: Request,
     /// Which API it speaks.
     pub api: Api,
+    /// The same request, where it is one for a response.
+    pub responses: Option<ResponsesAsked>,
     /// The endpoint below the upstream's base URL, with its leading slash.
     pub path: Box<str>,
     /// The client's headers.
@@ -161,6 +164,7 @@ enum Attempt {
 /// An exchange at work. Its drop settles the outcome where the task was ended from outside.
 struct Session {
     exchange: Exchange,
+    forms: Forms,
     control: Arc<Control>,
     shared: Arc<Shared>,
     started: Instant,
@@ -180,11 +184,12 @@ impl Drop for Session {
 }
 
 impl Exchange {
-    pub(crate) async fn run(self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
+    pub(crate) async fn run(mut self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
         let started = Instant::now();
         let keepalive = self.keepalive.filter(|_| self.request.stream());
         let leaving = Leaving::new(Arc::clone(&shared), self.drain);
         let mut session = Session {
+            forms: Forms::new(self.responses.take()),
             exchange: self,
             control,
             shared,
@@ -246,13 +251,12 @@ impl Session {
             return;
         };
         if self.keepalive.has_begun() {
-            let mut event = Vec::with_capacity(reply.body.len() + 16);
-            encode::event("", &reply.body, &mut event);
+            let mut events = self.failed_stream(&reply.body);
             self.outcome.status = StatusCode::OK.as_u16();
             self.outcome.streamed = true;
-            self.outcome.bytes_out = event.len() as u64;
+            self.outcome.bytes_out = events.iter().map(|frame| frame.len() as u64).sum();
             self.settle();
-            self.exchange.sink.push(&mut vec![event.into()]);
+            self.exchange.sink.push(&mut events);
             self.exchange.sink.end();
             return;
         }
@@ -267,6 +271,27 @@ impl Session {
         self.exchange.sink.start(reply.status, headers);
         self.exchange.sink.push(&mut vec![reply.body]);
         self.exchange.sink.end();
+    }
+
+    /// A stream that holds nothing but an error, for a client that has been sent comments only. `body` is the error's object.
+    fn failed_stream(&mut self, body: &[u8]) -> Vec<Bytes> {
+        let fault = self.outcome.fault.as_ref();
+        if let Some(fault) = fault
+            && let Some(echo) = self.forms.echo(None)
+        {
+            let plan = ReplyPlan {
+                upstream_api: Api::Chat,
+                responses: Some(echo),
+                ..ReplyPlan::new(self.exchange.api, true)
+            };
+            let mut events = Vec::new();
+            let (code, message) = (fault.kind.as_str(), fault.message());
+            Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);
+            return events;
+        }
+        let mut event = Vec::with_capacity(body.len() + 16);
+        encode::event("", body, &mut event);
+        vec![event.into()]
     }
 
     fn settle(&mut self) {
@@ -291,10 +316,20 @@ impl Session {
         let upstream = Arc::clone(&route.upstream);
         let started = Instant::now();
         self.leaving.set_drain(route.drain);
-        let Ok(uri) = format!("{}{}", upstream.base, self.exchange.path).parse::<Uri>() else {
+        let exchange = &self.exchange;
+        let (api, request, limits) = (exchange.api, &exchange.request, &exchange.limits);
+        let form = match self.forms.of(api, request, &upstream, limits) {
+            Ok(form) => form,
+            Err(fault) => return Attempt::Failed(fault),
+        };
+        let path = match form.translated {
+            Some(_) => asked::path_of(form.api),
+            None => &*exchange.path,
+        };
+        let Ok(uri) = format!("{}{path}", upstream.base).parse::<Uri>() else {
             return Attempt::Failed(Fault::new(FaultKind::Internal, &upstream.name));
         };
-        let (stream, mut usage) = self.stream_of(&upstream);
+        let (stream, mut usage) = form.streaming(request, &upstream);
         let progress = Progress {
             started,
             first_byte: None,
@@ -309,7 +344,7 @@ impl Session {
                 usage,
                 stream,
             };
-            let body = self.exchange.request.edit(&edit);
+            let body = form.request(&self.exchange.request).edit(&edit);
             let mut http = HttpRequest::new(Full::new(body));
             *http.method_mut() = Method::POST;
             *http.uri_mut() = uri.clone();
@@ -346,28 +381,7 @@ impl Session {
             }
             return Attempt::Failed(fault);
         };
-        self.relay(response, route, progress).await
-    }
-
-    /// What to change in the request about streaming, and about usage in the stream.
-    fn stream_of(&self, upstream: &Upstream) -> (Option<bool>, UsageAsk) {
-        let request = &self.exchange.request;
-        if !matches!(self.exchange.api, Api::Chat | Api::Completions) {
-            return (None, UsageAsk::Leave);
-        }
-        let stream = match upstream.streaming {
-            Streaming::Always if !request.stream() => Some(true),
-            Streaming::Never if request.stream() => Some(false),
-            _ => None,
-        };
-        let usage = match stream.unwrap_or(request.stream()) {
-            // Upstreams refuse the options of a stream where there is none (9router#3081).
-            false if request.stream() => UsageAsk::Remove,
-            true if !upstream.ask_usage => UsageAsk::Remove,
-            true if stream.is_some() || !request.include_usage() => UsageAsk::Ask,
-            _ => UsageAsk::Leave,
-        };
-        (stream, usage)
+        self.relay(response, route, &form, progress).await
     }
 
     async fn send(
@@ -465,6 +479,7 @@ impl Session {
         &mut self,
         response: Response<Incoming>,
         route: &Route,
+        form: &Form,
         progress: Progress,
     ) -> Attempt {
         let started = progress.started;
@@ -473,8 +488,22 @@ impl Session {
         let Ok(body) = ReplyBody::new(&parts.headers, body) else {
             return Attempt::Failed(Fault::new(FaultKind::Decode, &route.upstream.name));
         };
+        if let Some(translated) = &form.translated {
+            self.outcome.left_out.clone_from(&translated.left_out);
+        }
+        let repair = form.is_repaired_by(&route.upstream);
+        let responses = match form.translated {
+            Some(_) => self.forms.echo(Some(&route.model)),
+            None if repair => self.forms.echo_of_repaired(&route.model),
+            None => None,
+        };
         let request = &self.exchange.request;
         let plan = ReplyPlan {
+            upstream_api: form.api,
+            responses,
+            repair,
+            harmony: route.upstream.harmony && form.api == Api::Chat,
+            clock: Some(asked::now),
             hide_usage_chunk: request.stream() && !request.include_usage(),
             include_usage: request.include_usage(),
             dialect: route.upstream.dialect,

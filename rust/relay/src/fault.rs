@@ -37,6 +37,8 @@ pub enum FaultKind {
     TooLarge,
     /// The content encoding is unknown or its data is broken.
     Decode,
+    /// The client's request can't be put into the upstream's protocol; nothing was sent.
+    Untranslatable,
     /// The relay was closed.
     Shutdown,
     /// A fault of our own.
@@ -45,7 +47,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, for documentation, metrics and tests.
-    pub const ALL: [FaultKind; 16] = [
+    pub const ALL: [FaultKind; 17] = [
         FaultKind::Connect,
         FaultKind::ConnectTimeout,
         FaultKind::Reset,
@@ -60,6 +62,7 @@ impl FaultKind {
         FaultKind::InBandError,
         FaultKind::TooLarge,
         FaultKind::Decode,
+        FaultKind::Untranslatable,
         FaultKind::Shutdown,
         FaultKind::Internal,
     ];
@@ -81,6 +84,7 @@ impl FaultKind {
             FaultKind::InBandError => "in_band_error",
             FaultKind::TooLarge => "too_large",
             FaultKind::Decode => "decode",
+            FaultKind::Untranslatable => "untranslatable",
             FaultKind::Shutdown => "shutdown",
             FaultKind::Internal => "internal",
         }
@@ -103,6 +107,7 @@ impl FaultKind {
             FaultKind::InBandError => "reported an error in its reply",
             FaultKind::TooLarge => "sent an event or document larger than the configured limit",
             FaultKind::Decode => "sent a reply whose content encoding could not be decoded",
+            FaultKind::Untranslatable => "does not speak the protocol of the request",
             FaultKind::Shutdown => "was cut off because the gateway is shutting down",
             FaultKind::Internal => "could not be served because of a fault in the gateway",
         }
@@ -128,8 +133,10 @@ pub struct Fault {
     pub headers: HeaderList,
     /// The upstream's error body, bounded, for [`FaultKind::Status`].
     pub body: Bytes,
-    /// The upstream's own words, for [`FaultKind::InBandError`].
+    /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`].
     pub detail: Option<Box<str>>,
+    /// The member of the request that is at fault, for [`FaultKind::Untranslatable`].
+    pub param: Option<Box<str>>,
 }
 
 impl Fault {
@@ -142,12 +149,23 @@ impl Fault {
             headers: Vec::new(),
             body: Bytes::new(),
             detail: None,
+            param: None,
+        }
+    }
+
+    /// The request is beyond the upstream.
+    pub(crate) fn untranslatable(upstream: &str, param: &str, message: &str) -> Self {
+        Self {
+            detail: Some(message.into()),
+            param: Some(param.into()),
+            ..Self::new(FaultKind::Untranslatable, upstream)
         }
     }
 
     /// For the client: the upstream's configured name and what happened; no address, key, header or body.
     pub fn message(&self) -> String {
         match (self.status, &self.detail) {
+            (None, Some(detail)) if self.kind == FaultKind::Untranslatable => detail.to_string(),
             (Some(status), _) => format!(
                 "upstream '{}' {} ({status})",
                 self.upstream,

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod asked;
 mod connect;
 mod deadlines;
 mod decode;
@@ -23,6 +24,7 @@ mod trace;
 mod unanswered;
 pub mod upstream;
 
+pub use asked::ResponsesAsked;
 pub use deadlines::Deadlines;
 pub use exchange::{Control, Exchange};
 pub use fault::{Fault, FaultKind};
@@ -30,4 +32,4 @@ pub use leaving::DrainLimits;
 pub use outcome::Outcome;
 pub use runtime::{Relay, RelayError};
 pub use sink::{Director, ErrorReply, Next, Sink};
-pub use upstream::{Route, Streaming, Upstream, UpstreamError, UpstreamSettings};
+pub use upstream::{Apis, Route, Streaming, Upstream, UpstreamError, UpstreamSettings};

@@ -47,6 +47,8 @@ pub struct Outcome {
     pub longest_gap: Option<Duration>,
     /// The whole exchange.
     pub duration: Duration,
+    /// The parts of the request that the upstream was not told, and that its answer does not depend on.
+    pub left_out: Vec<Box<str>>,
     /// The upstream's `x-request-id`.
     pub upstream_request_id: Option<Box<str>>,
 }

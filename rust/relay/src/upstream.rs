@@ -14,6 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sluicegate_core::pipeline::Api;
+use sluicegate_core::responses::request::from_chat::ResponsesTarget;
+use sluicegate_core::responses::request::to_chat::ChatTarget;
 use sluicegate_core::usage::Dialect;
 
 use crate::connect::Connector;
@@ -56,6 +59,42 @@ impl std::str::FromStr for Streaming {
     }
 }
 
+/// Which of the two interfaces for conversations an upstream serves. Requests to one that it does not are translated to the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Apis {
+    /// Chat Completions.
+    #[default]
+    Chat,
+    /// Responses.
+    Responses,
+    /// Both.
+    Both,
+}
+
+impl Apis {
+    /// Whether requests to `api` go to the upstream as they came.
+    pub fn serve(self, api: Api) -> bool {
+        match api {
+            Api::Chat => self != Apis::Responses,
+            Api::Responses => self != Apis::Chat,
+            Api::Completions | Api::Embeddings | Api::Messages => true,
+        }
+    }
+}
+
+impl std::str::FromStr for Apis {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        match name {
+            "chat" => Ok(Self::Chat),
+            "responses" => Ok(Self::Responses),
+            "both" => Ok(Self::Both),
+            _ => Err(()),
+        }
+    }
+}
+
 /// How an upstream is spoken to.
 #[derive(Debug, Clone)]
 pub struct UpstreamSettings {
@@ -63,6 +102,16 @@ pub struct UpstreamSettings {
     pub base_url: String,
     /// Set on each request, in place of the client's of the same name.
     pub headers: Vec<(Bytes, Bytes)>,
+    /// What it serves.
+    pub apis: Apis,
+    /// How requests for a response are put to it where it serves Chat Completions only.
+    pub chat: ChatTarget,
+    /// How requests to Chat Completions are put to it where it serves Responses only.
+    pub responses: ResponsesTarget,
+    /// Its Responses streams break the protocol: their events are made anew.
+    pub repair: bool,
+    /// It passes the raw text of gpt-oss models on as content.
+    pub harmony: bool,
     /// How long it may take.
     pub deadlines: Deadlines,
     /// How it counts tokens; `None`: told from what it sends.
@@ -93,6 +142,11 @@ impl Default for UpstreamSettings {
         Self {
             base_url: String::new(),
             headers: Vec::new(),
+            apis: Apis::default(),
+            chat: ChatTarget::default(),
+            responses: ResponsesTarget::default(),
+            repair: false,
+            harmony: false,
             deadlines: Deadlines::default(),
             dialect: None,
             ask_usage: true,
@@ -144,6 +198,11 @@ pub struct Upstream {
     pub name: Box<str>,
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
+    pub(crate) apis: Apis,
+    pub(crate) chat: ChatTarget,
+    pub(crate) responses: ResponsesTarget,
+    pub(crate) repair: bool,
+    pub(crate) harmony: bool,
     pub(crate) deadlines: Deadlines,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) ask_usage: bool,
@@ -186,6 +245,11 @@ impl Upstream {
             name: name.into(),
             base: settings.base_url.trim_end_matches('/').to_owned(),
             headers,
+            apis: settings.apis,
+            chat: settings.chat.clone(),
+            responses: settings.responses.clone(),
+            repair: settings.repair,
+            harmony: settings.harmony,
             deadlines: settings.deadlines,
             dialect: settings.dialect,
             ask_usage: settings.ask_usage,

@@ -18,6 +18,7 @@ use crate::output::{Ending, Failure, Reader, Spent, Writer};
 use crate::responses::reading::ResponseEvents;
 use crate::responses::writing::ResponsesWriter;
 use crate::sse::event::{Events, RawEvent};
+use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::payload::Choices;
@@ -314,7 +315,15 @@ impl Translation {
                 }
             }
             None if self.client_streams && event.is_comment_only() => {
-                out.extend_from_slice(event.bytes());
+                // A made stream has one kind of line ending, whatever the upstream's are.
+                for line in event.lines() {
+                    if let Line::Comment(text) = line {
+                        out.push(b':');
+                        out.extend_from_slice(text);
+                        out.push(b'\n');
+                    }
+                }
+                out.push(b'\n');
             }
             None => {}
         }

@@ -414,6 +414,7 @@ impl Setup {
         let exchange = Exchange {
             request: Request::parse(body, &Limits::default()).unwrap(),
             api: Api::Chat,
+            responses: None,
             path: "/chat/completions".into(),
             headers: vec![("authorization".into(), "Bearer client".into())],
             request_id: "req-1".into(),

@@ -1,0 +1,202 @@
+//! What the client asked for, in the form that each upstream takes.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sluicegate_core::limits::Limits;
+use sluicegate_core::pipeline::Api;
+use sluicegate_core::request::{Request, UsageAsk};
+use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
+use sluicegate_core::responses::request::to_chat::ChatTarget;
+
+use crate::fault::{Fault, FaultKind};
+use crate::upstream::{Streaming, Upstream};
+
+/// A request for a response.
+pub struct ResponsesAsked {
+    /// The client's body; the exchange's own request is the same bytes.
+    pub request: ResponsesRequest,
+    /// The id of a response that the gateway makes itself, `resp_…`. Nobody must be able to guess it.
+    pub response_id: Box<str>,
+}
+
+/// The forms of one request, each made once, where an upstream needs it.
+pub(crate) struct Forms {
+    responses: Option<ResponsesAsked>,
+    /// By what their upstreams want to be sent: upstreams of one kind share one.
+    made: Vec<(Target, Arc<Translated>)>,
+}
+
+/// What an upstream wants to be sent.
+#[derive(Clone, PartialEq)]
+enum Target {
+    Chat(ChatTarget),
+    Responses(ResponsesTarget),
+}
+
+/// One request as one upstream is to have it.
+pub(crate) struct Form {
+    pub(crate) api: Api,
+    /// None: as it came.
+    pub(crate) translated: Option<Arc<Translated>>,
+}
+
+/// A request in another protocol than the client's.
+pub(crate) struct Translated {
+    pub(crate) request: Request,
+    /// What the upstream is not told, since its answer does not depend on it.
+    pub(crate) left_out: Vec<Box<str>>,
+}
+
+impl Form {
+    /// The request, where `asked` is as the client sent it.
+    pub(crate) fn request<'a>(&'a self, asked: &'a Request) -> &'a Request {
+        self.translated
+            .as_ref()
+            .map_or(asked, |translated| &translated.request)
+    }
+
+    /// What to change in it about streaming, and about usage in the stream.
+    pub(crate) fn streaming(
+        &self,
+        asked: &Request,
+        upstream: &Upstream,
+    ) -> (Option<bool>, UsageAsk) {
+        let is_chat = matches!(self.api, Api::Chat | Api::Completions);
+        // Whether a reply can be given in the other form than it came in.
+        let converts = is_chat || self.translated.is_some() || self.is_repaired_by(upstream);
+        let request = self.request(asked);
+        let stream = match upstream.streaming {
+            Streaming::Always if converts && !request.stream() => Some(true),
+            Streaming::Never if converts && request.stream() => Some(false),
+            _ => None,
+        };
+        let usage = match stream.unwrap_or(request.stream()) {
+            _ if !is_chat => UsageAsk::Leave,
+            // Upstreams refuse the options of a stream where there is none (9router#3081).
+            false if request.stream() => UsageAsk::Remove,
+            true if !upstream.ask_usage => UsageAsk::Remove,
+            true if stream.is_some() || !request.include_usage() => UsageAsk::Ask,
+            _ => UsageAsk::Leave,
+        };
+        (stream, usage)
+    }
+
+    /// Whether the reply's events are made anew.
+    pub(crate) fn is_repaired_by(&self, upstream: &Upstream) -> bool {
+        upstream.repair && self.api == Api::Responses
+    }
+}
+
+impl Forms {
+    pub(crate) fn new(responses: Option<ResponsesAsked>) -> Self {
+        Self {
+            responses,
+            made: Vec::new(),
+        }
+    }
+
+    /// The form of `request`, which came to `api`, that `upstream` takes.
+    pub(crate) fn of(
+        &mut self,
+        api: Api,
+        request: &Request,
+        upstream: &Upstream,
+        limits: &Limits,
+    ) -> Result<Form, Fault> {
+        if upstream.apis.serve(api) {
+            return Ok(Form {
+                api,
+                translated: None,
+            });
+        }
+        let (api, target) = match self.responses {
+            Some(_) => (Api::Chat, Target::Chat(upstream.chat.clone())),
+            None => (
+                Api::Responses,
+                Target::Responses(upstream.responses.clone()),
+            ),
+        };
+        let translated = match self.made.iter().find(|(made, _)| *made == target) {
+            Some((_, translated)) => Arc::clone(translated),
+            None => {
+                let translated = Arc::new(self.translate(request, &target, upstream, limits)?);
+                self.made.push((target, Arc::clone(&translated)));
+                translated
+            }
+        };
+        Ok(Form {
+            api,
+            translated: Some(translated),
+        })
+    }
+
+    fn translate(
+        &self,
+        request: &Request,
+        target: &Target,
+        upstream: &Upstream,
+        limits: &Limits,
+    ) -> Result<Translated, Fault> {
+        let internal = || Fault::new(FaultKind::Internal, &upstream.name);
+        let translated = match target {
+            Target::Chat(target) => {
+                let asked = self.responses.as_ref().ok_or_else(internal)?;
+                let chat = asked.request.to_chat(target);
+                chat.map(|chat| (chat.body, chat.left_out))
+            }
+            Target::Responses(target) => {
+                let asked = from_chat(request, target);
+                asked.map(|asked| (asked.body, asked.left_out))
+            }
+        };
+        let (body, left_out) = translated.map_err(|refusal| {
+            Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
+        })?;
+        Ok(Translated {
+            request: Request::parse(body, limits).map_err(|_| internal())?,
+            left_out,
+        })
+    }
+
+    /// What a response that the gateway makes itself says of its request. `model`: the upstream's name for it, shown where the upstream
+    /// gives none.
+    pub(crate) fn echo(&self, model: Option<&str>) -> Option<Arc<Echo>> {
+        let response_id = &self.responses.as_ref()?.response_id;
+        self.echo_as(response_id, model)
+    }
+
+    /// The same of a response whose events are made anew, under the upstream's own id.
+    pub(crate) fn echo_of_repaired(&self, model: &str) -> Option<Arc<Echo>> {
+        self.echo_as("", Some(model))
+    }
+
+    fn echo_as(&self, response_id: &str, model: Option<&str>) -> Option<Arc<Echo>> {
+        let asked = self.responses.as_ref()?;
+        let mut echo = Echo::of(&asked.request, response_id, now());
+        if let Some(model) = model {
+            echo.model = model.into();
+        }
+        Some(Arc::new(echo))
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// The endpoint of an interface that requests are translated to, below an upstream's base URL.
+pub(crate) fn path_of(api: Api) -> &'static str {
+    match api {
+        Api::Chat => "/chat/completions",
+        Api::Completions => "/completions",
+        Api::Embeddings => "/embeddings",
+        Api::Responses => "/responses",
+        Api::Messages => "/messages",
+    }
+}
