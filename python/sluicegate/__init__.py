@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sluicegate._core import (
+        ChatToResponses,
         HarmonyDecoder,
         ResponsesToChat,
         ServerSentEvent,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sluicegate.streams import aiter_events
 
 __all__ = [
+    "ChatToResponses",
     "Config",
     "ConfigurationError",
     "ConfigurationFault",
@@ -71,6 +73,7 @@ __all__ = [
 
 _HOMES = {
     "sluicegate._core": (
+        "ChatToResponses",
         "HarmonyDecoder",
         "ResponsesToChat",
         "SSEDecoder",

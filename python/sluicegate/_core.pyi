@@ -8,6 +8,7 @@ __version__: str
 __all__ = [
     "FAULT_KINDS",
     "ChatTarget",
+    "ChatToResponses",
     "Deadlines",
     "Exchange",
     "Fault",
@@ -491,6 +492,30 @@ class UsageMeter:
     @property
     def usage(self) -> Usage | None:
         """None where nothing was reported."""
+
+@final
+class ChatToResponses:
+    """A chat completion, streamed or not, as the reply to `request`, the body of one to `/v1/responses`.
+
+    Whether the reply is a stream of events or one response is what `request` asks for. `response_id` is made
+    up, and `created_at` (seconds since 1970) is now, unless they are given. A reply that breaks off becomes
+    a response that failed.
+
+    >>> translation = ChatToResponses(b'{"model":"m","input":"Hi","stream":true}')
+    >>> events = translation.feed(b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\\n\\n')
+    >>> events += translation.feed(b"data: [DONE]\\n\\n") + translation.finish()
+    >>> [line for line in events.decode().splitlines() if line.startswith("event: response.output_text")]
+    ['event: response.output_text.delta', 'event: response.output_text.done']
+    """
+
+    def __new__(
+        cls, request: bytes, *, response_id: str | None = None, created_at: int | None = None
+    ) -> ChatToResponses:
+        """Raises `InvalidRequest` or `InvalidJSON`."""
+    def feed(self, data: bytes) -> bytes:
+        """Raises `EventTooLarge`, `DocumentTooLarge` or `ParseError`; each further call raises it again."""
+    def finish(self) -> bytes:
+        """The completion has ended: what the client is still to get."""
 
 @final
 class ResponsesToChat:

@@ -18,7 +18,8 @@ COST = frozenset(
 
 # Members that OpenAI's own API or the Open Responses specification has and the package does not declare.
 _EXTRA: Mapping[str, frozenset[str]] = {
-    "ResponseUsage": COST,
+    # What xAI charged, which is kept.
+    "ResponseUsage": COST | {"cost_in_usd_ticks"},
     "CompletionUsage": COST,
     "Response": frozenset({"store", "presence_penalty", "frequency_penalty"}),
     "ResponseCustomToolCall": frozenset({"status"}),

@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage, named_events, reads,
-    usage_chunks,
+    token_chunks, translated, usage_chunks,
 };
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
@@ -47,6 +47,7 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
     let chat = ReplyPlan::new(Api::Chat, true);
     let mut renamed = chat.clone();
     renamed.reply_model = Some("public-name".into());
+    let translated = translated(true);
     for (name, plan, stream) in [
         (
             "chat chunks with null usage, watched",
@@ -65,6 +66,21 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
             "Responses events, watched",
             &ReplyPlan::new(Api::Responses, true),
             named_events(SIZE),
+        ),
+        (
+            "chat chunks, as Responses events",
+            &translated,
+            chat_chunks(SIZE),
+        ),
+        (
+            "chat chunks of one token, as Responses events",
+            &translated,
+            token_chunks(SIZE),
+        ),
+        (
+            "chat chunks of one token, watched",
+            &chat,
+            token_chunks(SIZE),
         ),
     ] {
         for size in [READ, 64 << 10] {

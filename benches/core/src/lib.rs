@@ -1,8 +1,23 @@
 //! Workloads for the benches: made from a seed, so that each run measures the same bytes, and shaped like what real servers send.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::responses::echo::Echo;
 
 pub mod cpu;
+
+/// A client of the Responses interface, and an upstream that knows chat completions only.
+#[must_use]
+pub fn translated(client_streams: bool) -> ReplyPlan {
+    let echo = Echo::new("resp_0123456789abcdef0123456789abcdef", 1_761_900_000, "m");
+    ReplyPlan {
+        upstream_api: Api::Chat,
+        responses: Some(Arc::new(echo)),
+        ..ReplyPlan::new(Api::Responses, client_streams)
+    }
+}
 
 /// Bytes of one read from a socket, as hyper makes them under load.
 pub const READ: usize = 16 << 10;
@@ -99,6 +114,19 @@ pub fn chat_chunks_with_null_usage(bytes: usize) -> Bytes {
         let chunk = chunk(random);
         let open = chunk.strip_suffix('}').unwrap_or(&chunk);
         stream.push_str(&format!("data: {open},\"usage\":null}}\n\n"));
+    })
+}
+
+/// A chat stream of about `bytes` bytes whose events differ in one word each: an engine's tokens, about 230 bytes an event.
+#[must_use]
+pub fn token_chunks(bytes: usize) -> Bytes {
+    until(bytes, 4, |random, stream| {
+        let word = random.word();
+        stream.push_str(&format!(
+            "data: {{\"id\":\"chatcmpl-4f9c1e6a7b3d4c0f8e2a5d6b7c8f9a0b\",\"object\":\"chat.completion.chunk\",\"created\":1761900000,\
+             \"model\":\"meta-llama/Llama-3.1-8B-Instruct\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\
+             \"logprobs\":null,\"finish_reason\":null}}]}}\n\n",
+        ));
     })
 }
 

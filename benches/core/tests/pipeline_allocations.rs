@@ -6,7 +6,9 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use bytes::Bytes;
-use sluicegate_bench_core::{READ, chat_chunks, chat_chunks_with_usage, reads, usage_chunks};
+use sluicegate_bench_core::{
+    READ, chat_chunks, chat_chunks_with_usage, reads, translated, usage_chunks,
+};
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::event::Events;
 use sluicegate_core::usage::Usage;
@@ -108,4 +110,35 @@ fn what_a_stream_holds_does_not_grow_with_its_length() {
     };
     let (short, long) = (held(&reads[..20]), held(&reads));
     assert!(long <= short.max(8 << 10), "{short} bytes, then {long}");
+}
+
+/// A whole answer, to its end, in deltas of one byte: the bytes that are allocated for it in all.
+fn allocated(count: usize, client_streams: bool) -> u64 {
+    let event = Bytes::from_static(
+        b"data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\n",
+    );
+    let mut pipeline = Pipeline::new(translated(client_streams));
+    let mut pricer = Fixed(Bytes::from_static(b"\"cost\":1"));
+    let mut out = Vec::with_capacity(4);
+    measure(|| {
+        for _ in 0..count {
+            out.clear();
+            pipeline.feed(event.clone(), &mut pricer, &mut out).unwrap();
+        }
+        let end = Bytes::from_static(b"data: [DONE]\n\n");
+        pipeline.feed(end, &mut pricer, &mut out).unwrap();
+        pipeline.finish(&mut pricer, &mut out).unwrap();
+    })
+    .bytes_total
+}
+
+#[test]
+fn a_translated_answer_costs_in_proportion_to_its_length() {
+    for (length, client_streams) in [(1 << 20, true), (1 << 18, false)] {
+        let (part, whole) = (
+            allocated(length / 16, client_streams),
+            allocated(length, client_streams),
+        );
+        assert!(whole < part * 17, "{part} bytes, then {whole}");
+    }
 }

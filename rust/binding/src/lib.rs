@@ -35,8 +35,8 @@ mod _core {
     use super::exchange::{PyExchange, PyFault, PyOutcome};
     #[pymodule_export]
     use super::library::{
-        PyDecoder, PyEvent, PyHarmonyDecoder, PyMeter, PyPipeline, PyResponsesToChat, PySplitter,
-        fold_chat, unfold_chat,
+        PyChatToResponses, PyDecoder, PyEvent, PyHarmonyDecoder, PyMeter, PyPipeline,
+        PyResponsesToChat, PySplitter, fold_chat, unfold_chat,
     };
     #[pymodule_export]
     use super::relay::PyRelay;

@@ -1,5 +1,6 @@
 //! The core's machines for use from Python without the gateway.
 
+mod chat_to_responses;
 mod decoder;
 mod harmony;
 mod meter;
@@ -7,6 +8,7 @@ mod pipeline;
 mod responses_to_chat;
 mod splitter;
 
+pub(crate) use chat_to_responses::PyChatToResponses;
 pub(crate) use decoder::{PyDecoder, PyEvent};
 pub(crate) use harmony::PyHarmonyDecoder;
 pub(crate) use meter::PyMeter;

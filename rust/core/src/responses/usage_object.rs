@@ -34,7 +34,18 @@ pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
         &mut object,
     );
     if let (Some(cost), Some(name)) = (&usage.upstream_cost, usage.upstream_cost_field) {
-        raw(name, cost.as_bytes(), &mut object);
+        match name.split_once('.') {
+            None => raw(name, cost.as_bytes(), &mut object),
+            // The path to it (Perplexity's `cost.total_cost`).
+            Some((outer, inner)) => {
+                key(outer, &mut object);
+                object.extend_from_slice(b"{\"");
+                object.extend_from_slice(inner.as_bytes());
+                object.extend_from_slice(b"\":");
+                object.extend_from_slice(cost.as_bytes());
+                object.push(b'}');
+            }
+        }
     }
     object.push(b'}');
     let mut plan = Splice::new();
@@ -73,6 +84,17 @@ mod tests {
             written(&Usage::default(), None),
             r#"{"input_tokens":0,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":0,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":0}"#
         );
+    }
+
+    #[test]
+    fn a_cost_is_where_the_upstream_has_it() {
+        let usage = Usage {
+            upstream_cost: Some("0.5".into()),
+            upstream_cost_field: Some("cost.total_cost"),
+            ..Usage::default()
+        };
+        let said = written(&usage, Some("\"cost\":1"));
+        assert!(said.ends_with(r#","upstream_cost":{"total_cost":0.5},"cost":1}"#));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::heading::spelled;
 use super::item::{Items, Place};
 use super::{Echo, compact, member};
 use crate::chat::identity::{Identities, KnownCall, Said, is_repeated_by};
@@ -286,12 +287,6 @@ impl Call {
         }
         out.push(b'}');
     }
-}
-
-fn spelled(text: &str) -> Vec<u8> {
-    let mut spelled = Vec::with_capacity(text.len());
-    string::spell(text, &mut spelled);
-    spelled
 }
 
 impl Announced {

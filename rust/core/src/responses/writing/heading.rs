@@ -147,10 +147,9 @@ fn error_code(failure: Failure<'_>) -> &'static str {
     }
 }
 
-fn spelled(text: &str) -> Vec<u8> {
-    let mut quoted = Vec::with_capacity(text.len() + 2);
-    string::encode(text, &mut quoted);
-    quoted.pop();
-    quoted.drain(..1);
-    quoted
+/// Text between the quotes of a JSON string.
+pub(super) fn spelled(text: &str) -> Vec<u8> {
+    let mut spelled = Vec::with_capacity(text.len());
+    string::spell(text, &mut spelled);
+    spelled
 }
