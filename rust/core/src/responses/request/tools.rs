@@ -107,15 +107,14 @@ impl<'a> Offer<'a> {
                 format!("More than {MAX_TOOLS} tools are offered."),
             ));
         }
-        let [kind, tools] = tool.pick(["type", "tools"]);
+        let [kind, tools, name, nested] = tool.pick(["type", "tools", "name", "function"]);
         let kind_place = place.member("type");
         spelled(kind, &kind_place)?;
         let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
         match kind.as_ref() {
-            "function" => self.add_function(tool, namespace, place),
+            "function" => self.add_function(tool, [name, nested], namespace, place),
             "custom" => self.add_custom(tool, namespace, place),
             "namespace" if namespace.is_none() => {
-                let name = tool.get("name");
                 spelled(name, &place.member("name"))?;
                 let name = name.and_then(|name| name.decode()).unwrap_or_default();
                 let place = place.member("tools");
@@ -141,20 +140,22 @@ impl<'a> Offer<'a> {
         }
     }
 
+    /// Adds a function. Clients of Chat Completions often keep its nested form.
     fn add_function(
         &mut self,
         tool: Node<'a>,
+        [name, nested]: [Option<Node<'a>>; 2],
         namespace: Option<&str>,
         place: &Place<'_>,
     ) -> Result<(), Refusal> {
-        let nested = nested(tool);
+        let nested = nested.filter(|it| it.kind() == Kind::Object);
         let inner_place = place.member("function");
         let inner_place = if nested.is_some() {
             &inner_place
         } else {
             place
         };
-        let name = nested.unwrap_or(tool).get("name");
+        let name = nested.map_or(name, |nested| nested.get("name"));
         spelled(name, &inner_place.member("name"))?;
         let name = name.and_then(|name| name.decode()).unwrap_or_default();
         self.push(tool, &name, namespace, false);
@@ -258,8 +259,12 @@ impl Tool<'_> {
     }
 
     fn write_function(&self, writer: &mut Writer) {
-        let inner = nested(self.source).unwrap_or(self.source);
-        let [description, parameters, strict] = inner.pick(["description", "parameters", "strict"]);
+        let [nested, flat @ ..] =
+            (self.source).pick(["function", "description", "parameters", "strict"]);
+        let nested = nested.filter(|it| it.kind() == Kind::Object);
+        let [description, parameters, strict] = nested.map_or(flat, |nested| {
+            nested.pick(["description", "parameters", "strict"])
+        });
         if let Some(description) = description {
             writer.member("description", description.bytes());
         }
@@ -319,11 +324,6 @@ const FUNCTION: [&str; 10] = [
     "defer_loading",
     "output_schema",
 ];
-
-/// The inner object of a function in the form of Chat Completions, which clients often keep.
-fn nested(tool: Node<'_>) -> Option<Node<'_>> {
-    tool.get("function").filter(|it| it.kind() == Kind::Object)
-}
 
 /// Syntax and definition of a custom tool's grammar.
 fn grammar(tool: Node<'_>) -> Option<[Option<Node<'_>>; 2]> {
