@@ -1,6 +1,7 @@
 # setup   a .venv with the package built in release mode and the development tools
 # run     the demo: gateway + scripted upstream + one streamed reply with usage and cost
 # test    everything that must pass
+# node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
@@ -14,7 +15,7 @@ SECONDS_EACH ?= 20
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-rust test-python soak check format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run test test-rust test-python node-clients soak check format bench bench-core bench-load fuzz wheel clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -47,6 +48,9 @@ test-python: setup
 
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m soak
+
+node-clients:
+	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error
 
 check: setup
 	cargo fmt --all --check

@@ -1,7 +1,7 @@
 """llama.cpp's own HTTP server, as a wheel brings it, in a process of its own.
 
-Run as a program (`python llama_cpp.py MODEL.gguf PORT`) this file is that process. It ends with its standard
-input, so it never outlives whoever started it.
+Run as a program (`python llama_cpp.py MODEL.gguf PORT CONTEXT`) this file is that process. It ends with its
+standard input, so it never outlives whoever started it.
 """
 
 import contextlib
@@ -40,11 +40,14 @@ class LlamaCppProcess:
         return port
 
     @classmethod
-    def start(cls, model: Path, log: Path, port: int = 0) -> Self:
-        """Serve `model` (GGUF), on a free port unless one is given; returns once it answers."""
+    def start(cls, model: Path, log: Path, port: int = 0, context: int | None = None) -> Self:
+        """Serve `model` (GGUF), on a free port unless one is given; returns once it answers.
+
+        `context`: tokens of prompt and reply together, in place of `CONTEXT`.
+        """
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, __file__, str(model), str(port)],
+                [sys.executable, __file__, str(model), str(port), str(context or CONTEXT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -90,7 +93,7 @@ class LlamaCppProcess:
                 pipe.close()
 
 
-def serve(model: str, port: int) -> None:
+def serve(model: str, port: int, context: int) -> None:
     """Serve `model` from this process, and print the address once it answers."""
     import xllamacpp
 
@@ -100,7 +103,7 @@ def serve(model: str, port: int) -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_parallel = SLOTS
-    params.n_ctx = CONTEXT * SLOTS
+    params.n_ctx = context * SLOTS
     params.cpuparams.n_threads = 1
     # A connection holds one for as long as it is kept alive.
     params.n_threads_http = 128
@@ -112,4 +115,4 @@ def serve(model: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,44 @@
+"""Clients that run on Node.js: `make node-clients` installs them."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIRECTORY = Path(__file__).parent / "node"
+SECONDS = 50.0
+
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not (DIRECTORY / "node_modules").is_dir(),
+    reason="Node.js or its packages are missing: make node-clients",
+)
+
+
+async def run_program(*arguments: str, **environ: str) -> tuple[int | None, str, str]:
+    """`node` with these arguments: its exit code, standard output and standard error."""
+    process = await asyncio.create_subprocess_exec(
+        "node",
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environ},
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def run_script(name: str, *arguments: str) -> Any:
+    """What the script `name` prints: one JSON value."""
+    code, out, err = await run_program(str(DIRECTORY / name), *arguments)
+    assert code == 0, f"{err[-6000:]}\n{out[-2000:]}"
+    return json.loads(out)
