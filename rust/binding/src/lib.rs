@@ -24,6 +24,11 @@ mod usage;
 
 use pyo3::prelude::*;
 
+/// Reads and frames live for microseconds on one thread and are freed there: the C library grows and shrinks that thread's heap for
+/// them, with a system call and fresh pages each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The byte path of sluicegate. Private: `sluicegate` re-exports what is public.
 #[pymodule]
 mod _core {
