@@ -1,7 +1,8 @@
 """What a request cost, and how its usage object says so."""
 
-from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Context, Decimal
+from collections.abc import Iterable
+from decimal import Context, Decimal
+from typing import Self
 
 from sluicegate.config import CostStyle
 
@@ -9,11 +10,9 @@ ZERO = Decimal(0)
 # A price has at most 24 digits and a count 20, so sums and products of them fit, and nothing is ever rounded.
 EXACT = Context(prec=120)
 
-_UNITS_PER_USD = Decimal(1_000_000)
-_WHOLE = Decimal(1)
+_MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """One request's cost in USD, exact.
 
@@ -22,23 +21,125 @@ class Cost:
     Raises `ValueError` for an amount that is not finite, since JSON has no way to write it.
     """
 
-    input: Decimal = ZERO
-    cached_input: Decimal = ZERO
-    cache_write: Decimal = ZERO
-    output: Decimal = ZERO
-    reasoning: Decimal = ZERO
-    total: Decimal = field(init=False)
+    # Whole numbers of 10**-scale USD: every request pays for this arithmetic.
+    __slots__ = ("_cache_write", "_cached_input", "_input", "_output", "_reasoning", "_scale")
 
-    def __post_init__(self) -> None:
-        total = EXACT.add(EXACT.add(self.prompt, self.output), ZERO)
-        if not (total.is_finite() and self.reasoning.is_finite()):
-            raise ValueError("a cost is a finite number")
-        object.__setattr__(self, "total", total)
+    def __init__(
+        self,
+        *,
+        input: Decimal = ZERO,
+        cached_input: Decimal = ZERO,
+        cache_write: Decimal = ZERO,
+        output: Decimal = ZERO,
+        reasoning: Decimal = ZERO,
+    ) -> None:
+        amounts = (input, cached_input, cache_write, output, reasoning)
+        self._scale = scale_of(amounts)
+        self._input, self._cached_input, self._cache_write, self._output, self._reasoning = (
+            whole(amount, self._scale) for amount in amounts
+        )
+
+    @classmethod
+    def scaled(
+        cls, scale: int, input: int, cached_input: int, cache_write: int, output: int, reasoning: int
+    ) -> Self:
+        """Amounts in whole numbers of 10**-`scale` USD."""
+        self = cls.__new__(cls)
+        self._scale = scale
+        self._input = input
+        self._cached_input = cached_input
+        self._cache_write = cache_write
+        self._output = output
+        self._reasoning = reasoning
+        return self
+
+    @property
+    def input(self) -> Decimal:
+        return self._usd(self._input)
+
+    @property
+    def cached_input(self) -> Decimal:
+        return self._usd(self._cached_input)
+
+    @property
+    def cache_write(self) -> Decimal:
+        return self._usd(self._cache_write)
+
+    @property
+    def output(self) -> Decimal:
+        return self._usd(self._output)
+
+    @property
+    def reasoning(self) -> Decimal:
+        return self._usd(self._reasoning)
 
     @property
     def prompt(self) -> Decimal:
         """All input: uncached, read from the cache and written to it."""
-        return EXACT.add(EXACT.add(self.input, self.cached_input), self.cache_write)
+        return self._usd(self._prompt())
+
+    @property
+    def total(self) -> Decimal:
+        return self._usd(self._prompt() + self._output)
+
+    def _prompt(self) -> int:
+        return self._input + self._cached_input + self._cache_write
+
+    def _usd(self, amount: int) -> Decimal:
+        return Decimal(amount).scaleb(-self._scale, EXACT)
+
+    def _parts(self) -> tuple[Decimal, ...]:
+        return self.input, self.cached_input, self.cache_write, self.output, self.reasoning
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts() == other._parts() if isinstance(other, Cost) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return (
+            f"Cost(input={self.input}, cached_input={self.cached_input}, cache_write={self.cache_write}, "
+            f"output={self.output}, reasoning={self.reasoning}, total={self.total})"
+        )
+
+    def openrouter(self) -> bytes:
+        """The members of OpenRouter's style: see `members`."""
+        text, scale = _plain, self._scale
+        return (
+            f'"cost":{text(self._prompt() + self._output, scale)},"cost_details":{{'
+            f'"input_cost":{text(self._input, scale)},"cached_input_cost":{text(self._cached_input, scale)},'
+            f'"cache_write_cost":{text(self._cache_write, scale)},"output_cost":{text(self._output, scale)},'
+            f'"reasoning_cost":{text(self._reasoning, scale)}}}'
+        ).encode()
+
+    def cocoon(self) -> bytes:
+        """The members of Cocoon's style: see `members`."""
+        prompt, completion = _millionths(self._prompt(), self._scale), _millionths(self._output, self._scale)
+        total = prompt + completion
+        return (
+            f'"prompt_total_cost":{prompt},"completion_total_cost":{completion},"total_cost":{total}'.encode()
+        )
+
+
+def scale_of(amounts: Iterable[Decimal | None]) -> int:
+    """The smallest scale, 0 or more, at which all `amounts` are whole numbers of 10**-scale.
+
+    Raises `ValueError` for one that is not finite.
+    """
+    scale = 0
+    for amount in amounts:
+        if amount is not None:
+            exponent = amount.as_tuple().exponent
+            if not isinstance(exponent, int):
+                raise ValueError("a cost is a finite number")
+            scale = max(scale, -exponent)
+    return scale
+
+
+def whole(amount: Decimal, scale: int) -> int:
+    """`amount` as a number of 10**-`scale`."""
+    return int(amount.scaleb(scale, EXACT))
 
 
 def members(style: CostStyle, cost: Cost | None) -> bytes | None:
@@ -49,33 +150,28 @@ def members(style: CostStyle, cost: Cost | None) -> bytes | None:
     A cost that is not known (None) is `null`, never 0.
     """
     if style == "openrouter":
-        return b'"cost":null' if cost is None else _openrouter(cost)
+        return b'"cost":null' if cost is None else cost.openrouter()
     if style == "cocoon":
-        return _cocoon(cost)
+        if cost is None:
+            return b'"prompt_total_cost":null,"completion_total_cost":null,"total_cost":null'
+        return cost.cocoon()
     return None
 
 
-def _openrouter(cost: Cost) -> bytes:
-    return (
-        f'"cost":{_plain(cost.total)},"cost_details":{{"input_cost":{_plain(cost.input)},'
-        f'"cached_input_cost":{_plain(cost.cached_input)},"cache_write_cost":{_plain(cost.cache_write)},'
-        f'"output_cost":{_plain(cost.output)},"reasoning_cost":{_plain(cost.reasoning)}}}'
-    ).encode()
-
-
-def _cocoon(cost: Cost | None) -> bytes:
-    if cost is None:
-        return b'"prompt_total_cost":null,"completion_total_cost":null,"total_cost":null'
-    prompt, completion = _units(cost.prompt), _units(cost.output)
-    total = prompt + completion
-    return f'"prompt_total_cost":{prompt},"completion_total_cost":{completion},"total_cost":{total}'.encode()
-
-
-def _plain(amount: Decimal) -> str:
+def _plain(amount: int, scale: int) -> str:
     # Exponents are legal JSON, but readers that are not JSON parsers (spreadsheets, SQL) stumble over them.
-    text = f"{amount:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if amount == 0:
+        return "0"
+    if scale == 0:
+        return str(amount)
+    digits = str(abs(amount)).rjust(scale + 1, "0")
+    text = f"{digits[:-scale]}.{digits[-scale:]}".rstrip("0").rstrip(".")
+    return text if amount > 0 else f"-{text}"
 
 
-def _units(amount: Decimal) -> int:
-    return int(EXACT.multiply(amount, _UNITS_PER_USD).quantize(_WHOLE, ROUND_HALF_UP, EXACT))
+def _millionths(amount: int, scale: int) -> int:
+    unit: int = 10**scale
+    size, rest = divmod(abs(amount) * _MILLION, unit)
+    if 2 * rest >= unit:
+        size += 1
+    return size if amount >= 0 else -size

@@ -1,9 +1,9 @@
 """From token counts to money: which token is billed at which rate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
-from sluicegate.pricing.cost import EXACT, ZERO, Cost
+from sluicegate.pricing.cost import EXACT, Cost, scale_of, whole
 from sluicegate.pricing.policy import UsageLike
 
 Rate = Decimal | None
@@ -33,6 +33,20 @@ class Rates:
     output_audio: Rate = None
     output_image: Rate = None
 
+    _scale: int = field(init=False, repr=False, compare=False)
+    _whole: "tuple[int | None, ...]" = field(init=False, repr=False, compare=False)
+    """All of the above, in that order, in whole numbers of 10**-scale."""
+
+    def __post_init__(self) -> None:
+        rates = (
+            self.input, self.cached_input, self.cache_write, self.cache_write_1h, self.output, self.reasoning,
+            self.input_audio, self.input_image, self.output_audio, self.output_image,
+        )  # fmt: skip
+        scale = scale_of(rates)
+        object.__setattr__(self, "_scale", scale)
+        exact = tuple(None if rate is None else whole(rate, scale) for rate in rates)
+        object.__setattr__(self, "_whole", exact)
+
     def cost(self, usage: UsageLike) -> Cost | None:
         """What `usage` costs at these rates.
 
@@ -42,29 +56,25 @@ class Rates:
         tokens = usage.input_tokens
         if tokens is None:
             return None
+        (
+            input_rate, cached_rate, write_rate, write_1h_rate, output_rate, reasoning_rate,
+            input_audio, input_image, output_audio, output_image,
+        ) = self._whole  # fmt: skip
         cached = min(usage.cached_input_tokens or 0, tokens)
         written = min(usage.cache_write_tokens or 0, tokens - cached)
-        written_1h = min(usage.cache_write_1h_tokens or 0, written)
+        written_1h = min(usage.cache_write_1h_tokens or 0, written) if written else 0
 
-        input_cost = _by_medium(
-            tokens - cached - written,
-            self.input,
-            (usage.input_audio_tokens, self.input_audio),
-            (usage.input_image_tokens, self.input_image),
-        )
-        cached_cost = _amount(cached, self.cached_input)
-        written_cost = _amount(written - written_1h, self.cache_write)
-        written_1h_cost = _amount(written_1h, self.cache_write_1h)
+        audio, image = usage.input_audio_tokens, usage.input_image_tokens
+        input_cost = _by_medium(tokens - cached - written, input_rate, audio, input_audio, image, input_image)
+        cached_cost = _amount(cached, cached_rate)
+        written_cost = _amount(written - written_1h, write_rate)
+        written_1h_cost = _amount(written_1h, write_1h_rate)
 
         produced = usage.output_tokens or 0
         reasoning = min(usage.reasoning_tokens or 0, produced)
-        reasoning_cost = _amount(reasoning, self.output if self.reasoning is None else self.reasoning)
-        output_cost = _by_medium(
-            produced - reasoning,
-            self.output,
-            (usage.output_audio_tokens, self.output_audio),
-            (usage.output_image_tokens, self.output_image),
-        )
+        reasoning_cost = _amount(reasoning, output_rate if reasoning_rate is None else reasoning_rate)
+        audio, image = usage.output_audio_tokens, usage.output_image_tokens
+        output_cost = _by_medium(produced - reasoning, output_rate, audio, output_audio, image, output_image)
         if (
             input_cost is None
             or cached_cost is None
@@ -74,12 +84,13 @@ class Rates:
             or output_cost is None
         ):
             return None
-        return Cost(
-            input=input_cost,
-            cached_input=cached_cost,
-            cache_write=EXACT.add(written_cost, written_1h_cost),
-            output=EXACT.add(output_cost, reasoning_cost),
-            reasoning=reasoning_cost,
+        return Cost.scaled(
+            self._scale,
+            input_cost,
+            cached_cost,
+            written_cost + written_1h_cost,
+            output_cost + reasoning_cost,
+            reasoning_cost,
         )
 
 
@@ -103,18 +114,27 @@ class Tariff:
         return self.base.cost(usage)
 
 
-def _amount(tokens: int, rate: Rate) -> Rate:
+def _amount(tokens: int, rate: int | None) -> int | None:
     if tokens == 0:
-        return ZERO
-    return None if rate is None else EXACT.multiply(rate, tokens)
+        return 0
+    return None if rate is None else rate * tokens
 
 
-def _by_medium(tokens: int, text: Rate, *media: tuple[int | None, Rate]) -> Rate:
-    total = ZERO
-    for count, rate in media:
+def _by_medium(
+    tokens: int,
+    text: int | None,
+    audio_tokens: int | None,
+    audio: int | None,
+    image_tokens: int | None,
+    image: int | None,
+) -> int | None:
+    if not audio_tokens and not image_tokens:
+        return _amount(tokens, text)
+    total = 0
+    for count, rate in ((audio_tokens, audio), (image_tokens, image)):
         if count and rate is not None:
             count = min(count, tokens)
             tokens -= count
-            total = EXACT.add(total, EXACT.multiply(rate, count))
+            total += rate * count
     rest = _amount(tokens, text)
-    return None if rest is None else EXACT.add(total, rest)
+    return None if rest is None else total + rest

@@ -1,13 +1,14 @@
 """The price table of the configuration."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from sluicegate.config import PriceConfig, TierConfig
 from sluicegate.pricing.cost import Cost
 from sluicegate.pricing.policy import PricePolicy, UsageLike
 from sluicegate.pricing.rates import Rates, Tariff, per_token
 
-_RATES = tuple(Rates.__dataclass_fields__)
+_RATES = tuple(field.name for field in fields(Rates) if field.init)
 
 
 class PriceTable:
