@@ -39,6 +39,8 @@ struct State {
     waiting: bool,
     /// In the list of what is ready.
     queued: bool,
+    /// The pump waits for room, or for the end. Else a delivery need not wake it: it would run once more for every frame.
+    wanted: bool,
     /// The server takes no more.
     dead: bool,
 }
@@ -137,7 +139,9 @@ impl Outlet {
                 self.tell_finished(py);
             }
         }
-        self.waker.wake();
+        if self.lock().wanted {
+            self.waker.wake();
+        }
     }
 
     /// Tell the reply that the server has all of it, in the same hold of the GIL.
@@ -318,6 +322,22 @@ impl AsgiSink {
         self.queue(state);
     }
 
+    fn poll(
+        &self,
+        ready: bool,
+        mut state: MutexGuard<'_, State>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        self.outlet.waker.register(cx.waker());
+        state.wanted = !ready;
+        self.queue(state);
+        if ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
     fn queue(&self, mut state: MutexGuard<'_, State>) {
         if state.queued || state.waiting || state.dead || !state.has_work() {
             return;
@@ -372,22 +392,14 @@ impl Sink for AsgiSink {
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.outlet.waker.register(cx.waker());
         let state = self.outlet.lock();
         let full = !state.dead && state.bytes + state.in_flight >= self.bound;
-        self.queue(state);
-        if full { Poll::Pending } else { Poll::Ready(()) }
+        self.poll(!full, state, cx)
     }
 
     fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.outlet.waker.register(cx.waker());
         let state = self.outlet.lock();
         let flushed = state.dead || !state.waiting && !state.has_work();
-        self.queue(state);
-        if flushed {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        self.poll(flushed, state, cx)
     }
 }

@@ -3,9 +3,11 @@
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 use http::header::HeaderMap;
 use http::{Method, Request as HttpRequest, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -14,7 +16,6 @@ use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use sluicegate_core::sse::encode;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::asked::{self, Form, Forms, ResponsesAsked};
@@ -51,7 +52,7 @@ enum State {
 /// What the client's side holds of an exchange.
 pub struct Control {
     left: AtomicBool,
-    leaving: Notify,
+    leaving: AtomicWaker,
     state: Mutex<State>,
 }
 
@@ -59,7 +60,7 @@ impl Control {
     pub(crate) fn new() -> Self {
         Self {
             left: AtomicBool::new(false),
-            leaving: Notify::new(),
+            leaving: AtomicWaker::new(),
             state: Mutex::new(State::Running(Vec::new())),
         }
     }
@@ -67,15 +68,31 @@ impl Control {
     /// The client is gone: close the upstream's connection, or read on where the route says so. Idempotent.
     pub fn client_left(&self) {
         if !self.left.swap(true, Ordering::AcqRel) {
-            self.leaving.notify_one();
+            self.leaving.wake();
         }
     }
 
     /// Resolves when the client leaves.
     pub(crate) async fn left(&self) {
-        while !self.left.load(Ordering::Acquire) {
-            self.leaving.notified().await;
+        std::future::poll_fn(|cx| self.poll_left(cx)).await;
+    }
+
+    /// Ready once the client has left. One task waits for that: the exchange's.
+    pub(crate) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_left() {
+            return Poll::Ready(());
         }
+        self.leaving.register(cx.waker());
+        // It may have left in between.
+        if self.has_left() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     /// The outcome, once there is one: set before the last frame is pushed.

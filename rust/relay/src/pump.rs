@@ -144,24 +144,34 @@ impl Pump {
         control: &Control,
         closing: &CancellationToken,
     ) -> PumpEnd {
-        let mut left = pin!(control.left());
         let mut closing = pin!(closing.cancelled());
         let mut reads = 0;
         loop {
             let turn = std::future::poll_fn(|cx| {
-                if !client.leaving.departed() && left.as_mut().poll(cx).is_ready() {
+                let here = !client.leaving.departed();
+                if here && control.has_left() {
+                    return Poll::Ready(Turn::Left);
+                }
+                // A turn that reads needs nobody to wake it, but what is always ready to be read must not hide the relay's closing or a
+                // deadline.
+                if reads % READS_PER_TURN == 0 {
+                    if closing.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Turn::Closing);
+                    }
+                    if let Poll::Ready(turn) = self.poll_timer(cx, client) {
+                        return Poll::Ready(turn);
+                    }
+                }
+                if let Poll::Ready(turn) = self.poll_body(cx, client) {
+                    return Poll::Ready(turn);
+                }
+                if here && control.poll_left(cx).is_ready() {
                     return Poll::Ready(Turn::Left);
                 }
                 if closing.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Turn::Closing);
                 }
-                // What is always ready to be read must not hide a deadline.
-                if reads % READS_PER_TURN == 0
-                    && let Poll::Ready(turn) = self.poll_timer(cx, client)
-                {
-                    return Poll::Ready(turn);
-                }
-                self.poll_turn(cx, client)
+                self.poll_timer(cx, client)
             })
             .await;
             let ended = match turn {
@@ -213,7 +223,7 @@ impl Pump {
         self.timer = Some(Box::pin(sleep_until(Instant::now())));
     }
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
         let room = client.leaving.departed() || client.sink.poll_room(cx).is_ready();
         if room {
             if self.blocked {
@@ -235,7 +245,7 @@ impl Pump {
             }
         }
         self.blocked = !room;
-        self.poll_timer(cx, client)
+        Poll::Pending
     }
 
     /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their deadline
