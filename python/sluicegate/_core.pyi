@@ -1,7 +1,7 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, final, type_check_only
+from typing import Any, Final, Protocol, final, type_check_only
 
 __version__: str
 
@@ -36,25 +36,17 @@ _Headers = Sequence[tuple[bytes, bytes]]
 
 @type_check_only
 class Reply(Protocol):
-    """What the relay needs from Python for one reply. `price` and `failed` run on the relay's thread: they
-    must not touch the event loop and must not block.
-    """
+    """What the relay needs for one reply. All but `send` is called on its thread, and must not block it."""
 
     @property
     def send(self) -> Callable[[dict[str, Any]], Any]:
         """The server's ASGI `send`."""
     def defer(self, message: Any, resume: Callable[[bool], None]) -> None:
-        """Await `message` on the event loop and call `resume(ok)` then.
-
-        `message` is an awaitable that `send` returned, or an ASGI message (a dict) still to be sent. Called
-        on the relay's thread.
-        """
+        """Await `message` (of `send`), or send it (a dict), on the event loop; then call `resume(ok)`."""
     def price(self, usage: Usage) -> bytes | None:
         """JSON members to add to the usage object (no braces, no leading comma), or None."""
     def abort(self) -> None:
-        """The reply cannot be completed: end the ASGI call without a last body message, so that the server
-        cuts the connection.
-        """
+        """The reply stays incomplete: end the ASGI call so that the server cuts the connection."""
     def finished(self) -> None:
         """The server has the whole reply: the ASGI call may end. On the relay's thread, or in `resume`."""
     def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
@@ -68,17 +60,13 @@ class Request:
     """
 
     def __new__(cls, body: bytes) -> Request: ...
-    @property
-    def model(self) -> str | None:
-        """The `model` member; None where it is absent, null or not a string."""
-    @property
-    def stream(self) -> bool: ...
-    @property
-    def include_usage(self) -> bool:
-        """Whether the client asked for a usage chunk."""
-    @property
-    def size(self) -> int:
-        """Bytes."""
+    model: Final[str | None]
+    """The `model` member; None where it is absent, null or not a string."""
+    stream: Final[bool]
+    include_usage: Final[bool]
+    """Whether the client asked for a usage chunk."""
+    size: Final[int]
+    """Bytes."""
 
 @final
 class ResponsesRequest:
@@ -89,25 +77,18 @@ class ResponsesRequest:
     """
 
     def __new__(cls, body: bytes) -> ResponsesRequest: ...
-    @property
-    def model(self) -> str | None:
-        """The `model` member; None where it is absent, null or not a string."""
-    @property
-    def stream(self) -> bool: ...
-    @property
-    def store(self) -> bool:
-        """True unless the client says no."""
-    @property
-    def background(self) -> bool: ...
-    @property
-    def previous_response_id(self) -> str | None:
-        """As the client sent it, also behind `with_input_prefix`."""
-    @property
-    def body(self) -> bytes:
-        """The body as it came, or as `with_input_prefix` made it; a copy."""
-    @property
-    def size(self) -> int:
-        """Bytes."""
+    model: Final[str | None]
+    """The `model` member; None where it is absent, null or not a string."""
+    stream: Final[bool]
+    store: Final[bool]
+    """True unless the client says no."""
+    background: Final[bool]
+    previous_response_id: Final[str | None]
+    """As the client sent it, also behind `with_input_prefix`."""
+    body: Final[bytes]
+    """The body as it came, or as `with_input_prefix` made it; a copy."""
+    size: Final[int]
+    """Bytes."""
     def input_items(self, token: str) -> list[bytes]:
         """The input as items, one JSON object each, with `id`, `type` and `status`.
 
@@ -127,31 +108,19 @@ class Usage:
     reasoning. None: not reported.
     """
 
-    @property
-    def input_tokens(self) -> int | None: ...
-    @property
-    def cached_input_tokens(self) -> int | None: ...
-    @property
-    def cache_write_tokens(self) -> int | None: ...
-    @property
-    def cache_write_1h_tokens(self) -> int | None: ...
-    @property
-    def output_tokens(self) -> int | None: ...
-    @property
-    def reasoning_tokens(self) -> int | None: ...
-    @property
-    def input_audio_tokens(self) -> int | None: ...
-    @property
-    def output_audio_tokens(self) -> int | None: ...
-    @property
-    def input_image_tokens(self) -> int | None: ...
-    @property
-    def output_image_tokens(self) -> int | None: ...
-    @property
-    def total_tokens(self) -> int | None: ...
-    @property
-    def upstream_cost(self) -> str | None:
-        """The cost that the upstream itself reported, as it wrote the number."""
+    input_tokens: Final[int | None]
+    cached_input_tokens: Final[int | None]
+    cache_write_tokens: Final[int | None]
+    cache_write_1h_tokens: Final[int | None]
+    output_tokens: Final[int | None]
+    reasoning_tokens: Final[int | None]
+    input_audio_tokens: Final[int | None]
+    output_audio_tokens: Final[int | None]
+    input_image_tokens: Final[int | None]
+    output_image_tokens: Final[int | None]
+    total_tokens: Final[int | None]
+    upstream_cost: Final[str | None]
+    """The cost that the upstream itself reported, as it wrote the number."""
     def as_dict(self) -> dict[str, int | str]:
         """The fields that were reported."""
 
@@ -233,8 +202,7 @@ class Upstream:
         pool_idle_seconds: float = 4.0,
         pool_max_idle: int = 256,
     ) -> Upstream: ...
-    @property
-    def name(self) -> str: ...
+    name: Final[str]
 
 @final
 class Route:
@@ -251,35 +219,26 @@ class Route:
         last: bool = True,
         drain: bool = False,
     ) -> Route: ...
-    @property
-    def upstream(self) -> Upstream: ...
-    @property
-    def model(self) -> str: ...
+    upstream: Final[Upstream]
+    model: Final[str]
 
 @final
 class Fault:
     """Why an attempt failed."""
 
-    @property
-    def kind(self) -> str:
-        """One of `FAULT_KINDS`."""
-    @property
-    def upstream(self) -> str: ...
-    @property
-    def message(self) -> str:
-        """For the client: names the upstream and what happened; no address, header, key or body."""
-    @property
-    def status(self) -> int | None:
-        """The upstream's status, where the kind is `status`."""
-    @property
-    def param(self) -> str | None:
-        """The member of the request that is at fault, where the kind is `untranslatable`."""
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
-    @property
-    def body(self) -> bytes:
-        """The upstream's error body, bounded; empty unless the kind is `status`."""
+    kind: Final[str]
+    """One of `FAULT_KINDS`."""
+    upstream: Final[str]
+    message: Final[str]
+    """For the client: names the upstream and what happened; no address, header, key or body."""
+    status: Final[int | None]
+    """The upstream's status, where the kind is `status`."""
+    param: Final[str | None]
+    """The member of the request that is at fault, where the kind is `untranslatable`."""
+    headers: Final[list[tuple[bytes, bytes]]]
+    """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
+    body: Final[bytes]
+    """The upstream's error body, bounded; empty unless the kind is `status`."""
 
 FAULT_KINDS: tuple[str, ...]
 
@@ -287,59 +246,34 @@ FAULT_KINDS: tuple[str, ...]
 class Outcome:
     """How an exchange ended. Times are seconds since `forward` was called."""
 
-    @property
-    def status(self) -> int:
-        """The status the client got; 499 where it left before one was sent."""
-    @property
-    def upstream(self) -> str: ...
-    @property
-    def upstream_model(self) -> str: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def streamed(self) -> bool:
-        """The client was sent an event stream."""
-    @property
-    def usage(self) -> Usage | None: ...
-    @property
-    def finish_reason(self) -> str | None: ...
-    @property
-    def fault(self) -> Fault | None:
-        """Also set where the client got HTTP 200: a stream that broke off, an error event inside it."""
-    @property
-    def client_left(self) -> bool: ...
-    @property
-    def events(self) -> int:
-        """Data events from the upstream."""
-    @property
-    def malformed(self) -> int: ...
-    @property
-    def token_events(self) -> int:
-        """Events that bore text, reasoning or a tool call: the estimate of output tokens where a stream
-        broke off before its usage.
-        """
-    @property
-    def bytes_in(self) -> int: ...
-    @property
-    def bytes_out(self) -> int: ...
-    @property
-    def left_out(self) -> list[str]:
-        """The parts of the request that the upstream was not told, such as `tools[2]`: its answer does not
-        depend on them.
-        """
-    @property
-    def first_byte(self) -> float | None: ...
-    @property
-    def first_token(self) -> float | None: ...
-    @property
-    def last_token(self) -> float | None: ...
-    @property
-    def longest_gap(self) -> float | None:
-        """Longest time between two reads that bore tokens."""
-    @property
-    def duration(self) -> float: ...
-    @property
-    def upstream_request_id(self) -> str | None: ...
+    status: Final[int]
+    """The status the client got; 499 where it left before one was sent."""
+    upstream: Final[str]
+    upstream_model: Final[str]
+    attempts: Final[int]
+    streamed: Final[bool]
+    """The client was sent an event stream."""
+    usage: Final[Usage | None]
+    finish_reason: Final[str | None]
+    fault: Final[Fault | None]
+    """Also set where the client got HTTP 200: a stream that broke off, an error event inside it."""
+    client_left: Final[bool]
+    events: Final[int]
+    """Data events from the upstream."""
+    malformed: Final[int]
+    token_events: Final[int]
+    """Events that bore output: the estimate of its tokens where a stream broke off before its usage."""
+    bytes_in: Final[int]
+    bytes_out: Final[int]
+    left_out: Final[list[str]]
+    """Parts of the request (`tools[2]`) that the upstream was not told: no answer depends on them."""
+    first_byte: Final[float | None]
+    first_token: Final[float | None]
+    last_token: Final[float | None]
+    longest_gap: Final[float | None]
+    """Longest time between two reads that bore tokens."""
+    duration: Final[float]
+    upstream_request_id: Final[str | None]
 
 @final
 class Exchange:
@@ -348,12 +282,9 @@ class Exchange:
     def client_left(self) -> None:
         """The client is gone: stop the upstream. Idempotent; nothing happens once the exchange has ended."""
     def on_finish(self, callback: Callable[[Outcome], None]) -> None:
-        """Call `callback(outcome)` once, on the relay's thread (or at once, here, where the exchange has
-        ended).
-        """
-    @property
-    def outcome(self) -> Outcome | None:
-        """Set before the last frame is handed to the server."""
+        """Call `callback(outcome)` once: on the relay's thread, or here and now where it has ended."""
+    outcome: Final[Outcome | None]
+    """Set before the last frame is handed to the server."""
 
 @final
 class Relay:
@@ -389,15 +320,12 @@ class Relay:
     ) -> Exchange:
         """Send `request` to `route` and pump the reply into `reply.send`.
 
-        `path` is the endpoint below the base URL (`/chat/completions`, `/responses`, `/completions`,
-        `/embeddings`).
-        `headers` are the client's, as ASGI gives them; hop-by-hop ones, credentials and cookies are left
-        out here. Where an upstream does not serve the interface, request and reply are translated; a response
-        made so has the id `response_id`.
+        `path` is the endpoint below the base URL (`/responses`). `headers` are the client's, as ASGI gives
+        them; hop-by-hop ones, credentials and cookies are left out here. Where an upstream does not serve the
+        interface both ways are translated, and a response made so has the id `response_id`.
         """
-    @property
-    def active(self) -> int:
-        """Exchanges under way."""
+    active: Final[int]
+    """Exchanges under way."""
     def close(self) -> None:
         """End every exchange and the thread. Idempotent."""
 
@@ -435,15 +363,12 @@ class SSESplitter:
 class ServerSentEvent:
     """One event, as a browser would dispatch it (WHATWG HTML, section 9.2)."""
 
-    @property
-    def event(self) -> str:
-        """`message` where the stream names none."""
-    @property
-    def data(self) -> str:
-        """Bytes that are not UTF-8 are replaced by U+FFFD."""
-    @property
-    def id(self) -> str:
-        """The last id that the stream set."""
+    event: Final[str]
+    """`message` where the stream names none."""
+    data: Final[str]
+    """Bytes that are not UTF-8 are replaced by U+FFFD."""
+    id: Final[str]
+    """The last id that the stream set."""
 
 @final
 class SSEDecoder:
@@ -489,9 +414,8 @@ class UsageMeter:
         """
     def finish(self) -> None:
         """The reply has ended: a last event without its blank line counts."""
-    @property
-    def usage(self) -> Usage | None:
-        """None where nothing was reported."""
+    usage: Final[Usage | None]
+    """None where nothing was reported."""
 
 @final
 class ChatToResponses:
@@ -603,11 +527,9 @@ class Pipeline:
         and the next call returns what this one would have.
         """
     def finish(self) -> bytes: ...
-    @property
-    def usage(self) -> Usage | None: ...
-    @property
-    def truncated(self) -> bool:
-        """Whether the reply ended without its protocol's end; known after `finish`."""
+    usage: Final[Usage | None]
+    truncated: Final[bool]
+    """Whether the reply ended without its protocol's end; known after `finish`."""
 
 def fold_chat(stream: bytes) -> bytes:
     """The chunks of a streamed chat completion, an event stream, folded into one `chat.completion`, JSON.
