@@ -28,10 +28,11 @@ class RawReply:
 
 
 class RawConnection:
-    """One TCP connection."""
+    """One TCP connection. `patience`: the seconds that any wait on it may take."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, patience: float = TIMEOUT) -> None:
         self._address = host, port
+        self._patience = patience
 
     async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(*self._address)
@@ -54,7 +55,7 @@ class RawConnection:
 
     async def head(self) -> RawReply:
         """The response head. Raises EOFError or ConnectionError where none comes."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(self._patience):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head[:-4].split("\r\n")
         headers = {}
@@ -65,7 +66,7 @@ class RawConnection:
 
     async def chunk(self) -> bytes:
         """The next HTTP chunk; empty: the last."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(self._patience):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
@@ -77,7 +78,7 @@ class RawConnection:
                 while chunk := await self.chunk():
                     reply.chunks.append(chunk)
             elif "content-length" in reply.headers:
-                async with asyncio.timeout(TIMEOUT):
+                async with asyncio.timeout(self._patience):
                     reply.chunks.append(await self.reader.readexactly(int(reply.headers["content-length"])))
             else:
                 reply.chunks.append(await self.rest())
@@ -91,7 +92,7 @@ class RawConnection:
 
     async def rest(self) -> bytes:
         """All bytes up to the end of the connection. Raises ConnectionResetError for a RST."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(self._patience):
             return await self.reader.read()
 
 

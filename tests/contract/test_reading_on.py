@@ -22,6 +22,7 @@ from harness.wire_stand import (
     usage_chunk,
     wire_stand,
 )
+from raw_http import RawConnection
 from sluicegate.testing import Record, Script, Step, body
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -106,6 +107,23 @@ async def test_so_is_a_document(wire: WireStand) -> None:
         assert_read_to_its_end(record, line)
         assert line["status"] == 499
         assert_billed_as_reported(line)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "no stream"])
+async def test_so_is_a_response_that_is_made_of_a_chat(wire: WireStand, stream: bool) -> None:
+    count = len(wire.upstream.requests)
+    wire.upstream.script = body(TOKEN, WHILE, REST)
+    request_id = f"response-{stream}"
+    async with RawConnection(*wire.address) as connection:
+        asked = dumps({"model": "drain", "input": "Say something.", "stream": stream})
+        await connection.post("/v1/responses", asked, headers=(f"x-request-id: {request_id}",))
+        record = await wire.upstream.requests.wait(count + 1)
+        if stream:
+            await connection.head()
+            assert await connection.chunk()
+    line = await wire.gateway.wait_request(request_id=request_id)
+    assert_read_to_its_end(await record.ended(), line)
+    assert_billed_as_reported(line)
 
 
 async def test_one_that_reads_slowly_and_leaves_is_read_on_too(wire: WireStand) -> None:

@@ -93,12 +93,12 @@ def choose(number: int, chance: random.Random) -> Exchange:
 async def run(exchange: Exchange, address: tuple[str, int], seconds: float) -> None:
     """Go through with it, and note what is wrong."""
     try:
-        async with asyncio.timeout(seconds), RawConnection(*address) as connection:
+        async with asyncio.timeout(seconds), RawConnection(*address, patience=seconds) as connection:
             headers = (f"x-request-id: {exchange.request_id}",)
             await connection.post(CHAT, exchange.body(), headers=headers)
             await _read(exchange, connection)
     except TimeoutError:
-        exchange.problems.append("no end in time")
+        exchange.problems.append(f"no end in {seconds:.0f} s")
     except (OSError, EOFError) as error:
         exchange.problems.append(f"the connection broke: {error!r}")
 
