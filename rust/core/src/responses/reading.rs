@@ -211,16 +211,17 @@ impl ResponseEvents {
                 };
             }
             Class::Call { custom } if !known.named => {
-                let Some(name) = item.filled("name") else {
+                let name = item.filled("name").unwrap_or_default();
+                let id = item.filled("call_id").or_else(|| item.filled("id"));
+                let id = id.filter(|_| !known.identified).unwrap_or_default();
+                if name.is_empty() && id.is_empty() {
                     return;
-                };
-                known.named = true;
+                }
+                known.named = !name.is_empty();
+                known.identified |= !id.is_empty();
                 give(&Piece::Call(Call {
                     index: Some(known.call),
-                    id: item
-                        .filled("call_id")
-                        .or_else(|| item.filled("id"))
-                        .unwrap_or_default(),
+                    id,
                     name,
                     custom,
                     ..Call::default()

@@ -1,10 +1,15 @@
 //! What holds for every reply, whatever its deltas and however it was cut.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use sluicegate_core::pipeline::Unpriced;
+use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::limits::Limits;
+use sluicegate_core::pipeline::{Api, ReplyPlan, Unpriced};
 
 use super::stream::{Seen, chunk, events, finish, plan, translated, translated_by};
+use super::to_chat;
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -129,6 +134,62 @@ proptest! {
         } else {
             prop_assert_eq!(whole, response);
         }
+    }
+
+    #[test]
+    fn there_and_back_again_it_says_the_same(reply in reply()) {
+        let there = translated(&reply, true);
+        let seen = Seen::read(&there);
+        let back = translated_by(to_chat::plan(true), &[&there], &mut Unpriced);
+        if seen.response["status"] == "failed" {
+            let error = String::from_utf8(back).unwrap();
+            let is_said = error.contains("data: {\"error\":{") && !error.contains("[DONE]");
+            prop_assert!(is_said);
+            return Ok(());
+        }
+        let completion: Json = serde_json::from_slice(&fold_chat(&back, Limits::default()).unwrap()).unwrap();
+        let choice = &completion["choices"][0];
+        let message = &choice["message"];
+        let text = |name: &str| message[name].as_str().unwrap_or_default().replace(['\n', ' '], "");
+        prop_assert_eq!(text("content"), said(&reply, "content"));
+        prop_assert_eq!(text("reasoning_content"), said(&reply, "reasoning_content"));
+        prop_assert_eq!(text("refusal"), said(&reply, "refusal"));
+        let calls = seen.response["output"].as_array().unwrap().iter().filter(|item| item.get("call_id").is_some());
+        let calls: Vec<_> = calls.map(|item| {
+            let said = item.get("arguments").or(item.get("input")).unwrap();
+            [&item["call_id"], &item["name"], said]
+        }).collect();
+        let back = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let back: Vec<_> = back.map(|call| {
+            let inner = call.get("function").or(call.get("custom")).unwrap();
+            let said = inner.get("arguments").or(inner.get("input")).unwrap();
+            [&call["id"], &inner["name"], said]
+        }).collect();
+        // A call without a name waits for one to the end. One that was closed too early is two items with one id.
+        let ids: BTreeSet<_> = calls.iter().map(|[id, ..]| id.as_str()).collect();
+        prop_assume!(calls.iter().all(|[_, name, _]| *name != "") && ids.len() == calls.len());
+        prop_assert_eq!(&calls, &back);
+        let expected = match (&seen.response["incomplete_details"]["reason"], calls.is_empty()) {
+            (Json::String(reason), _) if reason == "content_filter" => "content_filter",
+            (Json::String(_), _) => "length",
+            (_, true) => "stop",
+            (_, false) => "tool_calls",
+        };
+        prop_assert_eq!(&choice["finish_reason"], expected);
+    }
+
+    #[test]
+    fn repair_changes_nothing_that_is_right(reply in reply()) {
+        let right = translated(&reply, true);
+        let repairs = ReplyPlan { upstream_api: Api::Responses, repair: true, ..plan(true) };
+        let repaired = Seen::read(&translated_by(repairs, &[&right], &mut Unpriced));
+        let right = Seen::read(&right);
+        let calls = right.response["output"].as_array().unwrap().iter();
+        let calls: Vec<_> = calls.filter_map(|item| Some((item.get("call_id")?.as_str(), &item["name"]))).collect();
+        let ids: BTreeSet<_> = calls.iter().map(|(id, _)| id).collect();
+        prop_assume!(calls.iter().all(|(_, name)| *name != "") && ids.len() == calls.len());
+        prop_assert_eq!(repaired.items(), right.items());
+        prop_assert_eq!(&repaired.response["status"], &right.response["status"]);
     }
 
     /// Events of a shape that came before are not read: what is said must not depend on it.

@@ -104,6 +104,11 @@ fn what_only_this_interface_has_is_kept() {
     let seen = repaired("hosted-tool");
     assert_eq!(seen.response["output"][0]["id"], "ws_1");
     assert_eq!(seen.response["output"][0]["action"]["query"], "q");
+    let added = &seen.events[2]["item"];
+    assert_eq!(
+        (&added["id"], &added["status"]),
+        (&json!("ws_1"), &json!("in_progress"))
+    );
     let parts = seen.response["output"][1]["content"].as_array().unwrap();
     assert_eq!(
         (parts.len(), &parts[1]["annotations"][0]["start_index"]),

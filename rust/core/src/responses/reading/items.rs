@@ -76,7 +76,8 @@ pub(super) struct Item {
     pub(super) done: bool,
     /// Of a call: its place among the calls.
     pub(super) call: u64,
-    /// Of a call: its name was given.
+    /// Of a call: its id was given, and its name.
+    pub(super) identified: bool,
     pub(super) named: bool,
     /// Of reasoning: what cannot be read was given.
     pub(super) sealed: bool,
@@ -126,7 +127,7 @@ impl Item {
 
     /// Whether anything of it was given.
     pub(super) fn is_given(&self) -> bool {
-        self.open.is_some() || self.named || self.sealed
+        self.open.is_some() || self.identified || self.named || self.sealed
     }
 }
 
@@ -275,6 +276,7 @@ impl Items {
             announced: false,
             done: false,
             call,
+            identified: false,
             named: false,
             sealed: false,
             phase: None,

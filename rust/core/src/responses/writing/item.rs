@@ -1,5 +1,7 @@
 //! Items of a response: messages and reasoning, and what all items share: ids, places, and the list of those that are closed.
 
+use crate::json::scan::{Kind, MAX_DEPTH, Members};
+use crate::json::splice::Splice;
 use crate::output::{Phase, Spelled};
 use crate::responses::text::Run;
 use crate::responses::vocabulary::{
@@ -139,12 +141,24 @@ impl Items {
         });
     }
 
-    /// An item that comes whole.
+    /// An item that comes whole. No item is done when it begins.
     pub(super) fn pass(&mut self, item: &[u8], journal: &mut Journal, out: &mut Vec<u8>) {
         let place = self.place("");
-        let whole = |out: &mut Vec<u8>| out.extend_from_slice(item);
-        self.announce(&place, journal, out, whole);
-        self.close(&place, journal, out, whole);
+        let status = Members::at(item, 0, MAX_DEPTH)
+            .ok()
+            .and_then(|members| {
+                members
+                    .map_while(Result::ok)
+                    .find(|m| m.key_is(item, "status"))
+            })
+            .map(|member| member.value)
+            .filter(|value| value.kind == Kind::String);
+        let mut begun = Splice::new();
+        if let Some(status) = status {
+            begun.replace(status.range(), &b"\"in_progress\""[..]);
+        }
+        self.announce(&place, journal, out, |out| begun.apply(item, out));
+        self.close(&place, journal, out, |out| out.extend_from_slice(item));
     }
 }
 
