@@ -251,6 +251,9 @@ impl ResponsesWriter {
 
     fn call(&mut self, piece: &crate::output::Call<'_>, out: &mut Vec<u8>) {
         if !matches!(self.state, State::Calls) {
+            if self.calls.know(piece) {
+                return;
+            }
             if self.items.last_was_reasoning() {
                 self.waiting = None;
             }

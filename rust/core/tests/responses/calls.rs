@@ -266,3 +266,26 @@ fn a_tool_in_a_namespace_is_called_by_both_its_names() {
         (&json!("functions"), &json!("exec"))
     );
 }
+
+#[test]
+fn what_says_nothing_new_of_a_call_does_not_cut_a_message() {
+    let whole = json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}});
+    let mut deltas = vec![
+        json!({"tool_calls": [whole.clone()]}),
+        json!({"content": "x"}),
+    ];
+    for piece in [
+        whole,
+        head(0, "a", "f"),
+        tail(0, ""),
+        tail(5, ""),
+        json!({}),
+    ] {
+        deltas.push(json!({"tool_calls": [piece], "content": ""}));
+        deltas.push(json!({"content": "y"}));
+    }
+    assert_eq!(
+        Seen::of(&stream(&deltas, "stop")).items(),
+        ["f({})", "message output:xyyyyy"]
+    );
+}

@@ -68,6 +68,15 @@ impl KnownCall for Call {
     }
 }
 
+fn said<'a>(piece: &Piece<'a>) -> Said<'a> {
+    Said {
+        index: piece.index,
+        id: piece.id,
+        name: piece.name,
+        arguments: piece.arguments,
+    }
+}
+
 impl Calls {
     pub(super) fn new(echo: Arc<Echo>) -> Self {
         Calls {
@@ -92,6 +101,16 @@ impl Calls {
         self.open_from = self.list.len();
     }
 
+    /// Whether a piece says nothing that is new while no call is open: all of it, or nothing at all, of one that is closed.
+    pub(super) fn know(&self, piece: &Piece<'_>) -> bool {
+        let said = said(piece);
+        let place = self.identities.place(&self.list, &said);
+        match place.and_then(|place| self.list.get(place)) {
+            Some(call) => said.arguments.is_empty() || is_repeated_by(call, &said),
+            None => said.id.is_empty() && said.name.is_empty() && said.arguments.is_empty(),
+        }
+    }
+
     /// Takes in a part of a call.
     pub(super) fn push(
         &mut self,
@@ -100,12 +119,7 @@ impl Calls {
         journal: &mut Journal,
         out: &mut Vec<u8>,
     ) {
-        let said = Said {
-            index: piece.index,
-            id: piece.id,
-            name: piece.name,
-            arguments: piece.arguments,
-        };
+        let said = said(piece);
         let known = self.identities.place(&self.list, &said);
         let is_repeated = known
             .and_then(|place| self.list.get(place))
