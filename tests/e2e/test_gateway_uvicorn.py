@@ -8,6 +8,8 @@ import httpx
 import pytest
 import uvicorn
 
+from harness.responses_stream import check, same_answer
+from harness.strict_openai import validate
 from sluicegate.config import load_data
 from sluicegate.gateway import create_app
 from sluicegate.testing import Fault, Script, ScriptedUpstream
@@ -73,3 +75,16 @@ async def test_a_document_that_breaks_off_is_no_regular_end(
     reply = await client.post("/v1/chat/completions", json=CHAT)
     assert reply.status_code == 502
     assert reply.json()["error"]["code"] == "reset"
+
+
+async def test_a_response_comes_whole_and_as_events(
+    client: httpx.AsyncClient, upstream: ScriptedUpstream
+) -> None:
+    upstream.script = Script(tokens=20, reasoning_tokens=3)
+    asked = {"model": "small", "input": "hi"}
+    whole = (await client.post("/v1/responses", json=asked)).json()
+    validate(whole)
+    stream = await client.post("/v1/responses", json=asked | {"stream": True})
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    same_answer(check(stream.content, complete=True).response, whole)
+    assert whole["usage"]["cost"] > 0
