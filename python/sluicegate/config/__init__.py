@@ -14,6 +14,7 @@ from sluicegate.config.model import (
     PriceConfig,
     RouteConfig,
     ServerConfig,
+    StoreConfig,
     TierConfig,
     UpstreamConfig,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Report",
     "RouteConfig",
     "ServerConfig",
+    "StoreConfig",
     "TierConfig",
     "UpstreamConfig",
     "check_file",

@@ -393,6 +393,47 @@ class CostConfig(Section):
     )
 
 
+class StoreConfig(Section):
+    """Stored and background responses: where they are kept, for how long, and how much runs at once."""
+
+    store: bool = Field(default=True, description="False: nothing is kept, and `background` is refused.")
+    path: str = Field(
+        default="",
+        description="The SQLite file, made on first use; empty: `responses.db` in $STATE_DIRECTORY, "
+        "or in sluicegate/ below $XDG_STATE_HOME (~/.local/state).",
+    )
+    url: Secret | None = Field(
+        default=None, description="postgresql://user:password@host/database, in place of the file."
+    )
+    retention_seconds: Seconds = Field(default=30 * 24 * 3600.0, description="How long a response is kept.")
+    max_bytes: Positive = Field(
+        default=4 * 1024**3, description="Of all that is kept; past it the oldest responses go."
+    )
+    max_response_bytes: Positive = Field(
+        default=64 * 1024**2, description="Of one response; a background one that grows past it fails."
+    )
+    concurrency: Positive = Field(default=64, description="Background responses at once, in each worker.")
+    max_queued: Positive = Field(default=10_000, description="More are refused with 429.")
+    queue_seconds: Seconds = Field(default=3600.0, description="What waits longer than this fails.")
+    lease_seconds: Seconds = Field(
+        default=15.0, description="A worker that is silent for this long has lost what it was running."
+    )
+    retries: Count = Field(
+        default=0, description="Of background work that an upstream failed before any output was kept."
+    )
+    rerun_interrupted: bool = Field(
+        default=True,
+        description="Run work again whose worker died before any output was kept; false: it fails.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _postgresql(cls, url: Secret | None) -> Secret | None:
+        if url is not None and not url.get_secret_value().startswith("postgresql://"):
+            raise fault("url", "is not a PostgreSQL URL", "postgresql://user:password@host/database")
+        return url
+
+
 class Config(Section):
     """A gateway's whole configuration."""
 
@@ -406,6 +447,7 @@ class Config(Section):
         default={}, description="By public name, or by the upstream's name for the model."
     )
     cost: CostConfig = CostConfig()
+    responses: StoreConfig = StoreConfig()
 
     @field_validator("keys")
     @classmethod

@@ -3,5 +3,6 @@
 from sluicegate.telemetry.log import Log, where
 from sluicegate.telemetry.metrics import Metrics
 from sluicegate.telemetry.record import RequestRecord, Result
+from sluicegate.telemetry.stored import StoredMetrics
 
-__all__ = ["Log", "Metrics", "RequestRecord", "Result", "where"]
+__all__ = ["Log", "Metrics", "RequestRecord", "Result", "StoredMetrics", "where"]

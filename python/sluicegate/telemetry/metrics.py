@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from sluicegate.telemetry.record import RequestRecord
+from sluicegate.telemetry.stored import StoredMetrics
 
 FLUSH_SECONDS = 0.5
 
@@ -197,6 +198,7 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.stored = StoredMetrics(registry)
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._dirty: set[_Series] = set()
         self._waiting_faults: dict[tuple[str, str], _Sum] = {}

@@ -1,0 +1,173 @@
+"""The connection to the store: SQLite by default, PostgreSQL by its URL.
+
+SQLite commits with `synchronous=NORMAL`: whatever dies, processes included, loses nothing that was committed;
+only when the machine itself loses power may the last moments be missing, never half of something.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from sluicegate.config import StoreConfig
+from sluicegate.responses.errors import StoreUnavailable
+from sluicegate.responses.schema import migrate
+
+# How long a writer of one process waits for those of others.
+BUSY_SECONDS = 5.0
+
+# An advisory lock's number: processes that start together must not migrate together.
+_MIGRATION_LOCK = 0x736C7569
+
+
+def default_path() -> Path:
+    """Where the file is if nobody says: what systemd gives a service, else the user's state directory."""
+    if directory := os.environ.get("STATE_DIRECTORY"):
+        return Path(directory.partition(":")[0]) / "responses.db"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "sluicegate" / "responses.db"
+
+
+_T = TypeVar("_T")
+
+
+class Database:
+    """One process's connections. Nothing is opened, or made, before the first use."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        secret = config.url
+        self.path: Path | None = None
+        """The SQLite file; None for a server."""
+        if secret is None:
+            self.path = Path(config.path).expanduser() if config.path else default_path()
+            self._url = URL.create("sqlite+aiosqlite", database=str(self.path))
+        else:
+            self._url = make_url(secret.get_secret_value()).set(drivername="postgresql+asyncpg")
+        self._engines: tuple[AsyncEngine, AsyncEngine] | None = None
+        self._opening = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self.on_failure: Callable[[str, Exception], None] | None = None
+        """Called with the operation and the cause each time that the store fails."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there may be something in it: False only for a file that nobody has made yet."""
+        return self.path is None or self.path.exists()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, operation: str) -> AsyncIterator[AsyncConnection]:
+        """A transaction that writes; raises `StoreUnavailable`."""
+        with self._failures(operation):
+            writing, _ = await self._opened()
+            async with writing.begin() as connection:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def read(self, operation: str) -> AsyncIterator[AsyncConnection]:
+        """A connection for statements that only read, each for itself; raises `StoreUnavailable`."""
+        with self._failures(operation):
+            _, reading = await self._opened()
+            async with reading.connect() as connection:
+                yield connection
+
+    async def undisturbed(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of `work`, which ends by itself even if whoever waits for it is cancelled.
+
+        A connection whose statement is cancelled is lost, and with SQLite its thread.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        engines, self._engines = self._engines, None
+        for engine in engines or ():
+            with contextlib.suppress(SQLAlchemyError, OSError):
+                await engine.dispose()
+
+    @contextlib.contextmanager
+    def _failures(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            if self.on_failure is not None:
+                self.on_failure(operation, cause if isinstance(cause, Exception) else error)
+            # The driver's own words: SQLAlchemy's repeat the statement, and what was in it.
+            raise StoreUnavailable(f"{type(cause).__name__}: {cause}") from None
+        except StoreUnavailable as error:
+            if self.on_failure is not None:
+                self.on_failure(operation, error)
+            raise
+
+    async def _opened(self) -> tuple[AsyncEngine, AsyncEngine]:
+        if self._engines is not None:
+            return self._engines
+        async with self._opening:
+            if self._engines is None:
+                self._engines = await self._open()
+            return self._engines
+
+    async def _open(self) -> tuple[AsyncEngine, AsyncEngine]:
+        if self.path is not None:
+            _make_file(self.path)
+        # One writer a process: SQLite has one at a time, and the writes of a process come in batches anyway.
+        writing = self._engine(pool_size=1, max_overflow=1)
+        reading = self._engine(
+            pool_size=4, max_overflow=4, isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True
+        )
+        if self.path is not None:
+            event.listen(writing.sync_engine, "begin", _begin_immediately)
+        try:
+            async with writing.begin() as connection:
+                if self.path is None:
+                    await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+                await connection.run_sync(migrate)
+        except BaseException:
+            await writing.dispose()
+            await reading.dispose()
+            raise
+        return writing, reading
+
+    def _engine(self, **options: Any) -> AsyncEngine:
+        if self.path is None:
+            return create_async_engine(self._url, pool_pre_ping=True, hide_parameters=True, **options)
+        engine = create_async_engine(
+            self._url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True, **options
+        )
+        event.listen(engine.sync_engine, "connect", _prepare)
+        return engine
+
+
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Prompts and answers are nobody else's business. SQLite gives its other files the same mode.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _prepare(connection: Any, record: Any) -> None:
+    # The driver begins no transactions by itself then.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    # Only an empty file takes this one.
+    cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+def _begin_immediately(connection: Connection) -> None:
+    # A transaction that first reads and then writes could not wait for another's end otherwise.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,55 @@
+"""One stored response, as the rest of the package sees it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+ENDED: frozenset[str] = frozenset({"completed", "incomplete", "failed", "cancelled"})
+
+DELETED = "deleted"
+"""The status of what is only remembered."""
+
+# `response.created`, `response.queued`, `response.in_progress`: what a background response has before output.
+PREAMBLE_EVENTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A response's row. Times are Unix seconds."""
+
+    id: str
+    owner: str
+    model: str
+    status: Status
+    background: bool
+    previous_id: str | None
+    request_id: str
+    created_at: float
+    attempts: int
+    fence: int
+    cancelling: bool
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on a background response, for as long as its fence is the highest."""
+
+    id: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A claimed background response, and all that is needed to run it."""
+
+    entry: Entry
+    claim: Claim
+    request: bytes
+    """The client's body."""
+    response: dict[str, Any]
+    """The Response object as it was made."""

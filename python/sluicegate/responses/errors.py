@@ -1,0 +1,45 @@
+"""What can go wrong with stored responses. None of these leaves the gateway: each becomes a reply."""
+
+
+class StoreError(Exception):
+    """Base of what is raised here."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be read or written: a full disk, a read-only file, a database that is down."""
+
+
+class StoreTooNew(StoreUnavailable):
+    """A later version of this program has been here."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(f"the store has version {found}, this program knows {known}")
+
+
+class Fenced(StoreError):
+    """Somebody else has taken the response over, ended it or deleted it."""
+
+
+class NotFound(StoreError):
+    """There is no such response, or it belongs to another caller. `id` is what was looked for.
+
+    `known`: there is, or was, one; this caller must not be told so, nor must anybody else be asked for it.
+    """
+
+    def __init__(self, id: str, *, known: bool = False) -> None:
+        super().__init__(id)
+        self.id = id
+        self.known = known
+
+
+class NotFinished(StoreError):
+    """The response is still queued or in progress."""
+
+    def __init__(self, id: str, status: str) -> None:
+        super().__init__(id, status)
+        self.id = id
+        self.status = status
+
+
+class QueueFull(StoreError):
+    """Too much background work waits."""

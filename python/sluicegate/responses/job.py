@@ -1,0 +1,253 @@
+"""One background response while it runs: an ordinary exchange whose client is the store."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.errors import LimitExceeded
+from sluicegate.responses import objects
+from sluicegate.responses.entry import PREAMBLE_EVENTS, Work
+from sluicegate.responses.errors import Fenced, StoreUnavailable
+from sluicegate.responses.numbering import Numbering, Run, error_of
+from sluicegate.responses.unfolding import unfold
+from sluicegate.responses.writer import Append, Final, Writer
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Execute = Callable[[Work, Receive, Send], Awaitable[None]]
+"""Runs the exchange of a response as an ASGI application would; what it sends is kept."""
+
+_ERROR_BODY_BYTES = 1024 * 1024
+
+# A message of this size tells that the upstream is faster than the store's batches; then so much is taken
+# before it must wait.
+_LARGE_BYTES = 4096
+_AHEAD_BYTES = 512 * 1024
+_FIRST_RETRY_SECONDS = 0.25
+
+# The members of a Response object that only the upstream knows. The others say what was asked for: they are
+# the same from the first event to the last.
+_UPSTREAMS = frozenset(
+    {"status", "output", "usage", "error", "incomplete_details", "completed_at", "model", "service_tier"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an exchange came to nothing. `code`: one of those of a Response's error; `again`: another attempt
+    may help.
+    """
+
+    message: str
+    code: str = "server_error"
+    again: bool = False
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """As a Response object has it."""
+        return {"code": self.code, "message": self.message}
+
+
+class Job:
+    """The store's side of an exchange: `receive`, and a `send` that returns when what it was given is kept.
+
+    Until then the relay collects what arrives, and past its bound reads no more: a slow disk slows the
+    upstream, and nothing else.
+    """
+
+    def __init__(self, work: Work, writer: Writer, *, max_bytes: int, patience: float) -> None:
+        self.work = work
+        self.lost = False
+        """Somebody else has the response now: nothing more is written."""
+        self.interrupted = False
+        """The process stops."""
+        self.done = False
+        """Its end is kept."""
+        self.failure: Failure | None = None
+        self._writer = writer
+        self._max_bytes = max_bytes
+        self._patience = patience
+        self._stopped = asyncio.Event()
+        self._numbering = Numbering(PREAMBLE_EVENTS, _own_members(work), max_event_bytes=max_bytes)
+        self._kept_bytes = 0
+        self._waiting: list[Run] = []
+        self._waiting_bytes = 0
+        self._keeping: asyncio.Task[None] | None = None
+        self._status = 0
+        self._streamed = False
+        self._body = bytearray()
+
+    @property
+    def has_output(self) -> bool:
+        return self._numbering.following > PREAMBLE_EVENTS
+
+    @property
+    def ending(self) -> bool:
+        """Its last event has come."""
+        return self._numbering.ending is not None
+
+    # === what others tell it ===
+
+    def lose(self) -> None:
+        """The response was cancelled, deleted or taken over. Idempotent."""
+        self.lost = True
+        self._stopped.set()
+
+    def interrupt(self) -> None:
+        """The process stops: end the exchange. Idempotent."""
+        self.interrupted = True
+        self._stopped.set()
+
+    # === its run ===
+
+    async def run(self, execute: Execute) -> None:
+        """Returns once the exchange is over: with the response ended (`done`), `lost`, or a `failure`."""
+        await execute(self.work, self.receive, self.send)
+        await self._kept()
+        if self.done or self.lost or self.failure is not None:
+            return
+        if not self._streamed and self._status == 200:
+            await self._take_document()
+        if not (self.done or self.lost or self.failure):
+            self.failure = self._why()
+
+    async def receive(self) -> Message:
+        await self._stopped.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        try:
+            await self._take(message)
+        finally:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                # As of any server's client: after the reply it is gone.
+                self._stopped.set()
+
+    async def _take(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
+            self._streamed = self._status == 200 and bool(kinds) and b"text/event-stream" in kinds[0]
+            return
+        if self.done or self.lost or self.failure is not None:
+            return  # What comes after the end is read and dropped.
+        body = message.get("body", b"")
+        if not self._streamed:
+            self._body += body[: max(self._bound - len(self._body), 0)]
+            return
+        try:
+            self._put(self._numbering.feed(body))
+            if not message.get("more_body", False):
+                self._put(self._numbering.finish())
+        except LimitExceeded:
+            self._too_large()
+        # A large message is one of several that wait: they are kept together.
+        ahead = len(body) >= _LARGE_BYTES and self._waiting_bytes < _AHEAD_BYTES
+        if not (ahead and message.get("more_body", False)):
+            await self._kept()
+
+    @property
+    def _bound(self) -> int:
+        return self._max_bytes if self._status == 200 else _ERROR_BODY_BYTES
+
+    async def _take_document(self) -> None:
+        """An upstream that was asked for a stream answered with the object."""
+        try:
+            run = self._numbering.feed(unfold(bytes(self._body)))
+        except (ValueError, LimitExceeded):
+            return
+        self._put(run)
+        await self._kept()
+
+    def _put(self, run: Run | None) -> None:
+        """Have these events kept, at once or with what follows them."""
+        if run is None:
+            return
+        self._kept_bytes += len(run.data)
+        if self._kept_bytes > self._max_bytes and not self.ending:
+            self._too_large()
+            return
+        self._waiting.append(run)
+        self._waiting_bytes += len(run.data)
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _kept(self) -> None:
+        """Returns when all that was put is kept, or the response is lost."""
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)
+
+    async def _keep(self) -> None:
+        while self._waiting:
+            runs, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            run = Run(runs[0].first, runs[-1].last, b"".join(run.data for run in runs))
+            final = self._final()
+            await self._write(Append(self.work.claim, run, final))
+            if self.lost:
+                return
+            self.done = final is not None
+
+    def _final(self) -> Final | None:
+        ending = self._numbering.ending
+        if ending is None:
+            return None
+        output = json.loads(ending.response).get("output")
+        items = [item for item in output or () if isinstance(item, dict)]
+        return Final(ending.status, ending.response.encode(), items, self._kept_bytes)
+
+    async def _write(self, write: Append) -> None:
+        """Write, trying again for a while where the store fails: a disk that is full may have room again."""
+        give_up = time.monotonic() + self._patience
+        pause = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await self._writer.write(write)
+                return
+            except Fenced:
+                self.lose()
+                return
+            except StoreUnavailable:
+                if self.lost or self.interrupted or time.monotonic() + pause > give_up:
+                    # Nothing can be said about it now. Its lease runs out, and then somebody settles it.
+                    self.lose()
+                    return
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    def _too_large(self) -> None:
+        self.failure = Failure(
+            f"The response is larger than the {self._max_bytes} bytes that are kept of one."
+        )
+        self._stopped.set()
+
+    def _why(self) -> Failure:
+        """What to say of an exchange that ended without the end of its response."""
+        if self.interrupted:
+            return Failure("The gateway was stopped while it ran.", again=True)
+        if self._numbering.error is not None:
+            return Failure(self._numbering.error["message"], again=True)
+        if self._status not in (0, 200):
+            limited = self._status == 429
+            return Failure(
+                self._said() or f"The request was answered with status {self._status}.",
+                "rate_limit_exceeded" if limited else "server_error",
+                again=limited or self._status >= 500,
+            )
+        return Failure("The upstream's reply ended before the response did.", again=True)
+
+    def _said(self) -> str | None:
+        try:
+            document = json.loads(bytes(self._body))
+        except ValueError:
+            return None
+        message = error_of(document)["message"] if isinstance(document, dict) else None
+        return message if isinstance(message, str) else None
+
+
+def _own_members(work: Work) -> dict[str, str]:
+    """What of the upstream's Response object is replaced: what the client was told when it asked."""
+    return {name: objects.dump(value) for name, value in work.response.items() if name not in _UPSTREAMS}

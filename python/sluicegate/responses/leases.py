@@ -1,0 +1,223 @@
+"""Who works on which background response.
+
+A worker that takes one on holds it under a lease, which it renews while it lives, and a fence: a number that
+grows each time that somebody takes the response over. All that is written about it names the fence, so a
+worker that was only slow, and comes back after its work was given to another, writes nothing.
+
+Leases are compared with the clock of whoever looks; workers on several machines need clocks that agree to
+well within `lease_seconds`.
+"""
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import func, or_, select, true, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from sluicegate.responses import objects
+from sluicegate.responses.database import Database
+from sluicegate.responses.entry import DELETED, PREAMBLE_EVENTS, Claim, Entry, Work
+from sluicegate.responses.errors import Fenced, NotFound
+from sluicegate.responses.repository import ENTRY
+from sluicegate.responses.schema import events, payloads, responses
+
+# A response that has been begun this often and never came to anything is not begun again: it may be what
+# kills the workers.
+MAX_ATTEMPTS = 5
+
+
+class Leases:
+    """The leases of one process. Raises `StoreUnavailable` from every method."""
+
+    def __init__(self, database: Database, lease_seconds: float, models: Collection[str]) -> None:
+        self._database = database
+        self._seconds = lease_seconds
+        self.models = list(models)
+        self.holder = secrets.token_hex(8)
+        """This process, among all that have ever been."""
+        self._turns: dict[str, int] = {}
+        """When each caller was last served here, in turns."""
+
+    async def any_queued(self) -> bool:
+        """Whether there may be something to claim; cheap, and takes no lock."""
+        query = select(responses.c.id).where(responses.c.status == "queued").limit(1)
+        async with self._database.read("queue") as connection:
+            return await connection.scalar(query) is not None
+
+    async def claim(self, room: int) -> list[Work]:
+        """Take on at most `room` queued responses: of callers with little under way first, then by age."""
+        now = time.time()
+        taken: list[Work] = []
+        async with self._database.transaction("claim") as connection:
+            for id in await self._next(connection, room, now):
+                work = await self._take(connection, id, now)
+                if work is not None:
+                    taken.append(work)
+        return taken
+
+    async def _next(self, connection: AsyncConnection, room: int, now: float) -> list[str]:
+        ready = (
+            responses.c.status == "queued",
+            responses.c.not_before <= now,
+            responses.c.model.in_(self.models),
+        )
+        owners = (
+            (await connection.execute(select(responses.c.owner).where(*ready).distinct())).scalars().all()
+        )
+        if not owners:
+            return []
+        counts = select(responses.c.owner, func.count()).where(responses.c.status == "in_progress")
+        rows = (await connection.execute(counts.group_by(responses.c.owner))).all()
+        running: dict[str, int] = {row[0]: row[1] for row in rows}
+        waiting: dict[str, list[str]] = {}
+        for owner in owners:
+            oldest = select(responses.c.id).where(*ready, responses.c.owner == owner)
+            oldest = oldest.order_by(responses.c.queued_at, responses.c.id).limit(room)
+            waiting[owner] = list((await connection.execute(oldest)).scalars())
+        return fair(waiting, running, room, self._turns)
+
+    async def _take(self, connection: AsyncConnection, id: str, now: float) -> Work | None:
+        taken = await connection.execute(
+            update(responses)
+            .where(responses.c.id == id, responses.c.status == "queued")
+            .values(
+                status="in_progress",
+                holder=self.holder,
+                lease_until=now + self._seconds,
+                fence=responses.c.fence + 1,
+                attempts=responses.c.attempts + 1,
+            )
+        )
+        if not taken.rowcount:
+            return None
+        query = select(*ENTRY, payloads.c.request, payloads.c.response)
+        query = query.join(payloads, payloads.c.response_id == responses.c.id).where(responses.c.id == id)
+        *columns, request, made = (await connection.execute(query)).one()
+        entry = Entry(*columns)
+        response = json.loads(made)
+        last = await connection.scalar(select(func.max(events.c.last)).where(events.c.response_id == id))
+        if last == PREAMBLE_EVENTS - 2:
+            begun = objects.event(
+                last + 1, "response.in_progress", response={**response, "status": "in_progress"}
+            )
+            row = {"response_id": id, "first": last + 1, "last": last + 1, "data": begun}
+            await connection.execute(events.insert().values(**row))
+        return Work(entry, Claim(id, entry.fence), request, response)
+
+    async def renew(self) -> None:
+        """Renew every lease of this process."""
+        until = time.time() + self._seconds
+        async with self._database.transaction("renew") as connection:
+            await connection.execute(
+                update(responses)
+                .where(responses.c.holder == self.holder, responses.c.status == "in_progress")
+                .values(lease_until=until)
+            )
+
+    async def held(self) -> set[str]:
+        """The responses that this process still holds."""
+        query = select(responses.c.id).where(
+            responses.c.holder == self.holder, responses.c.status == "in_progress"
+        )
+        async with self._database.read("held") as connection:
+            return set((await connection.execute(query)).scalars())
+
+    async def abandoned(self, queued_before: float, limit: int = 50) -> list[Entry]:
+        """Responses whose worker is gone, and those that have been queued since before that time."""
+        query = select(*ENTRY).where(
+            or_(
+                (responses.c.status == "in_progress") & (responses.c.lease_until < time.time()),
+                (responses.c.status == "queued") & (responses.c.queued_at < queued_before),
+            )
+        )
+        async with self._database.read("abandoned") as connection:
+            return [Entry(*row) for row in (await connection.execute(query.limit(limit))).all()]
+
+    async def seize(self, entry: Entry, *, cancelling: bool = False) -> Claim:
+        """Take over a response that is as `entry` says, whoever holds it: nobody else writes to it any more.
+
+        The state becomes `in_progress` under a lease of this process, so that it is settled even if this
+        process dies before it does that. Raises `Fenced` where somebody else was first.
+        """
+        async with self._database.transaction("seize") as connection:
+            taken = await connection.execute(
+                update(responses)
+                .where(
+                    responses.c.id == entry.id,
+                    responses.c.fence == entry.fence,
+                    responses.c.status == entry.status,
+                )
+                .values(
+                    status="in_progress",
+                    holder=self.holder,
+                    lease_until=time.time() + self._seconds,
+                    fence=responses.c.fence + 1,
+                    cancelling=true() if cancelling else responses.c.cancelling,
+                )
+            )
+            if not taken.rowcount:
+                raise Fenced(entry.id)
+        return Claim(entry.id, entry.fence + 1)
+
+    async def cancel(self, id: str, owner: str) -> Claim | None:
+        """Take over a response to cancel it; None where it has ended already. Raises `NotFound`."""
+        query = select(*ENTRY).where(
+            responses.c.id == id, responses.c.owner == owner, responses.c.status != DELETED
+        )
+        while True:
+            async with self._database.read("cancel") as connection:
+                row = (await connection.execute(query)).one_or_none()
+            if row is None:
+                raise NotFound(id)
+            entry = Entry(*row)
+            if entry.ended or not entry.background:
+                return None
+            with contextlib.suppress(Fenced):
+                return await self.seize(entry, cancelling=True)
+
+    async def release(self, claims: Sequence[Claim], *, delay: float = 0.0) -> None:
+        """Put work back into the queue, in its old place, not to be begun for `delay` seconds."""
+        async with self._database.transaction("release") as connection:
+            for claim in claims:
+                await connection.execute(
+                    update(responses)
+                    .where(responses.c.id == claim.id, responses.c.fence == claim.fence)
+                    .values(
+                        status="queued",
+                        holder=None,
+                        lease_until=None,
+                        fence=responses.c.fence + 1,
+                        not_before=time.time() + delay,
+                    )
+                )
+
+    async def has_output(self, id: str) -> bool:
+        """Whether anything of an upstream's has been kept."""
+        query = select(func.max(events.c.last)).where(events.c.response_id == id)
+        async with self._database.read("read") as connection:
+            return (await connection.scalar(query) or 0) >= PREAMBLE_EVENTS
+
+
+def fair(
+    waiting: dict[str, list[str]], running: dict[str, int], room: int, turns: dict[str, int]
+) -> list[str]:
+    """At most `room` of the ids that wait, by owner: next comes who has the least under way.
+
+    Among equals that is who was served longest ago; `turns` remembers it.
+    """
+    counts = {owner: running.get(owner, 0) for owner in waiting}
+    left = {owner: list(reversed(ids)) for owner, ids in waiting.items() if ids}
+    chosen: list[str] = []
+    turn = max(turns.values(), default=0)
+    while left and len(chosen) < room:
+        owner = min(left, key=lambda name: (counts[name], turns.get(name, 0)))
+        chosen.append(left[owner].pop())
+        counts[owner] += 1
+        turn += 1
+        turns[owner] = turn
+        if not left[owner]:
+            del left[owner]
+    return chosen

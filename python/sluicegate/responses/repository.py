@@ -1,0 +1,241 @@
+"""Reading what is stored, taking background work on, and deleting."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, insert, literal, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from sluicegate.responses import inputs, objects
+from sluicegate.responses.database import Database
+from sluicegate.responses.entry import DELETED, Entry
+from sluicegate.responses.errors import NotFinished, NotFound, QueueFull
+from sluicegate.responses.numbering import Run
+from sluicegate.responses.schema import events, items, payloads, responses
+
+ENTRY = (
+    responses.c.id,
+    responses.c.owner,
+    responses.c.model,
+    responses.c.status,
+    responses.c.background,
+    responses.c.previous_id,
+    responses.c.request_id,
+    responses.c.created_at,
+    responses.c.attempts,
+    responses.c.fence,
+    responses.c.cancelling,
+)
+
+# Turns of a conversation. A chain that is longer was not made by people.
+MAX_CHAIN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A response with its payloads."""
+
+    entry: Entry
+    request: bytes
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits, over all workers."""
+
+    queued: int
+    running: int
+    oldest_seconds: float
+
+
+class Repository:
+    """One response at a time. Raises `StoreUnavailable` from every method."""
+
+    def __init__(self, database: Database, retention_seconds: float) -> None:
+        self._database = database
+        self._retention = retention_seconds
+
+    async def entry(self, id: str, owner: str) -> Entry:
+        """Raises `NotFound`."""
+        async with self._database.read("read") as connection:
+            found = (await connection.execute(select(*ENTRY).where(*_visible(id, owner)))).one_or_none()
+        if found is None:
+            raise NotFound(id)
+        return Entry(*found)
+
+    async def stored(self, id: str, owner: str) -> Stored:
+        """Raises `NotFound`."""
+        query = select(*ENTRY, payloads.c.request, payloads.c.response).join(
+            payloads, payloads.c.response_id == responses.c.id
+        )
+        async with self._database.read("read") as connection:
+            found = (await connection.execute(query.where(*_visible(id, owner)))).one_or_none()
+        if found is None:
+            raise NotFound(id)
+        *columns, request, response = found
+        return Stored(Entry(*columns), request, response)
+
+    async def events(self, id: str, after: int = -1) -> list[Run]:
+        """Runs with events after number `after`, in their order; the first may begin before it."""
+        async with self._database.read("read") as connection:
+            return await runs(connection, id, after)
+
+    async def create(
+        self,
+        *,
+        id: str,
+        owner: str,
+        model: str,
+        request_id: str,
+        request: bytes,
+        body: Mapping[str, Any],
+        response: Mapping[str, Any],
+        max_queued: int,
+    ) -> None:
+        """Keep a background response, queued, with its first two events. Raises `QueueFull`.
+
+        `body` is `request`, parsed.
+        """
+        now = time.time()
+        shown = objects.dump(response).encode()
+        beginning = objects.beginning(response)
+        row = {
+            "id": id,
+            "owner": owner,
+            "model": model,
+            "status": "queued",
+            "background": True,
+            "previous_id": body.get("previous_response_id"),
+            "request_id": request_id,
+            "created_at": now,
+            "queued_at": now,
+            "expires_at": now + self._retention,
+            "bytes": len(request) + len(shown) + len(beginning),
+        }
+        async with self._database.transaction("create") as connection:
+            waiting = select(func.count()).select_from(responses).where(responses.c.status == "queued")
+            if (await connection.scalar(waiting) or 0) >= max_queued:
+                raise QueueFull
+            await connection.execute(insert(responses).values(**row))
+            await connection.execute(insert(payloads).values(response_id=id, request=request, response=shown))
+            await connection.execute(insert(events).values(response_id=id, first=0, last=1, data=beginning))
+            await index_items(connection, owner, id, inputs.items_of(id, body))
+
+    async def delete(self, id: str, owner: str) -> None:
+        """Raises `NotFound`. Whoever runs it finds its fence gone, and stops.
+
+        That there was one is remembered until it would have expired: an upstream may have it, too.
+        """
+        async with self._database.transaction("delete") as connection:
+            gone = await connection.execute(
+                update(responses)
+                .where(*_visible(id, owner))
+                .values(status=DELETED, holder=None, fence=responses.c.fence + 1, bytes=0)
+            )
+            if not gone.rowcount:
+                raise NotFound(id)
+            await delete_rest(connection, [id])
+
+    async def chain(self, id: str, owner: str) -> list[Stored]:
+        """The response and those that it continues, oldest first.
+
+        Raises `NotFound` with the id that is missing, and `NotFinished`. What is used is kept: the retention
+        of all of them begins anew.
+        """
+        ancestors = (
+            select(responses.c.id, responses.c.previous_id, literal(0).label("depth"))
+            .where(*_visible(id, owner))
+            .cte("chain", recursive=True)
+        )
+        ancestors = ancestors.union_all(
+            select(responses.c.id, responses.c.previous_id, ancestors.c.depth + 1).where(
+                responses.c.id == ancestors.c.previous_id,
+                responses.c.owner == owner,
+                responses.c.status != DELETED,
+                ancestors.c.depth < MAX_CHAIN,
+            )
+        )
+        query = (
+            select(*ENTRY, payloads.c.request, payloads.c.response)
+            .join(ancestors, ancestors.c.id == responses.c.id)
+            .join(payloads, payloads.c.response_id == responses.c.id)
+            .order_by(ancestors.c.depth.desc())
+        )
+        async with self._database.read("read") as connection:
+            rows = (await connection.execute(query)).all()
+            known = rows or await connection.scalar(select(responses.c.id).where(responses.c.id == id))
+        if not rows:
+            raise NotFound(id, known=known is not None)
+        found = [Stored(Entry(*row[:-2]), row[-2], row[-1]) for row in rows]
+        first = found[0].entry
+        # A link that is not ours leads to the upstream's own store: that is for the upstream to follow.
+        if first.previous_id is not None:
+            raise NotFound(first.previous_id)
+        last = found[-1].entry
+        if not last.ended:
+            raise NotFinished(last.id, last.status)
+        return found
+
+    async def touch(self, ids: Sequence[str]) -> None:
+        """Let the retention of these begin anew."""
+        async with self._database.transaction("touch") as connection:
+            until = time.time() + self._retention
+            await connection.execute(
+                update(responses).where(responses.c.id.in_(ids)).values(expires_at=until)
+            )
+
+    async def holder_of_item(self, item_id: str, owner: str) -> Stored:
+        """The response that has this input or output item. Raises `NotFound`."""
+        query = select(items.c.response_id).where(items.c.owner == owner, items.c.item_id == item_id)
+        async with self._database.read("read") as connection:
+            id = await connection.scalar(query)
+        if id is None:
+            raise NotFound(item_id)
+        return await self.stored(id, owner)
+
+    async def backlog(self) -> Backlog:
+        query = (
+            select(responses.c.status, func.count(), func.min(responses.c.queued_at))
+            .where(responses.c.status.in_(("queued", "in_progress")))
+            .group_by(responses.c.status)
+        )
+        async with self._database.read("read") as connection:
+            rows = {row[0]: row for row in (await connection.execute(query)).all()}
+        waiting, running = rows.get("queued"), rows.get("in_progress")
+        oldest = 0.0 if waiting is None else max(time.time() - waiting[2], 0.0)
+        return Backlog(0 if waiting is None else waiting[1], 0 if running is None else running[1], oldest)
+
+
+def _visible(id: str, owner: str) -> tuple[Any, Any, Any]:
+    return responses.c.id == id, responses.c.owner == owner, responses.c.status != DELETED
+
+
+async def runs(connection: AsyncConnection, id: str, after: int = -1) -> list[Run]:
+    query = (
+        select(events.c.first, events.c.last, events.c.data)
+        .where(events.c.response_id == id, events.c.last > after)
+        .order_by(events.c.first)
+    )
+    return [Run(*row) for row in (await connection.execute(query)).all()]
+
+
+async def index_items(
+    connection: AsyncConnection, owner: str, id: str, found: Sequence[Mapping[str, Any]]
+) -> None:
+    """Let `item_reference`s find these. An item that is sent again belongs to its first response."""
+    ids = {item["id"] for item in found if isinstance(item.get("id"), str)}
+    if ids:
+        rows = [{"owner": owner, "item_id": item_id, "response_id": id} for item_id in sorted(ids)]
+        add = sqlite.insert(items) if connection.dialect.name == "sqlite" else postgresql.insert(items)
+        await connection.execute(add.on_conflict_do_nothing(), rows)
+
+
+async def delete_rest(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    """Delete all that belongs to responses whose rows are gone."""
+    await connection.execute(delete(events).where(events.c.response_id.in_(ids)))
+    await connection.execute(delete(payloads).where(payloads.c.response_id.in_(ids)))
+    await connection.execute(delete(items).where(items.c.response_id.in_(ids)))

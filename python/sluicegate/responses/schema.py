@@ -1,0 +1,111 @@
+"""The store's tables, and how they came to be, version by version.
+
+A response's row is small and changes often (its lease is renewed); what is large is written once, in tables
+of its own. Times are Unix seconds.
+"""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    func,
+    insert,
+    select,
+)
+from sqlalchemy.engine import Connection
+
+from sluicegate.responses.errors import StoreTooNew
+
+metadata = MetaData()
+
+responses = Table(
+    "responses",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("previous_id", Text),
+    Column("request_id", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("completed_at", Double),
+    Column("expires_at", Double, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    # Background work.
+    Column("queued_at", Double),
+    Column("not_before", Double, nullable=False, default=0.0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("cancelling", Boolean, nullable=False, default=False),
+    Column("holder", Text),
+    Column("lease_until", Double),
+    Column("fence", Integer, nullable=False, default=0),
+    Index("responses_waiting", "status", "owner", "queued_at"),
+    Index("responses_held", "holder"),
+    Index("responses_expiring", "expires_at"),
+)
+"""`fence` grows each time that somebody takes a response over: whoever comes with an older one writes
+nothing."""
+
+payloads = Table(
+    "response_payloads",
+    metadata,
+    Column("response_id", Text, primary_key=True),
+    Column("request", LargeBinary, nullable=False),
+    Column("response", LargeBinary, nullable=False),
+)
+"""`request`: the client's body. `response`: the Response object, as it was made and, later, as it ended."""
+
+events = Table(
+    "response_events",
+    metadata,
+    Column("response_id", Text, primary_key=True),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("last", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Runs of events as they were sent; `first` and `last` are sequence numbers."""
+
+items = Table(
+    "response_items",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("item_id", Text, primary_key=True),
+    Column("response_id", Text, nullable=False),
+    Index("response_items_of", "response_id"),
+)
+"""Where to look an `item_reference` up."""
+
+versions = Table(
+    "response_store_version",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+)
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+
+
+# Entry n makes version n + 1 of version n. What was released is never edited.
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the store to this version, in the caller's transaction. Raises `StoreTooNew`."""
+    versions.create(connection, checkfirst=True)
+    found = connection.scalar(select(func.max(versions.c.version))) or 0
+    if found > len(MIGRATIONS):
+        raise StoreTooNew(found, len(MIGRATIONS))
+    for number, step in enumerate(MIGRATIONS[found:], found + 1):
+        step(connection)
+        connection.execute(insert(versions).values(version=number))

@@ -1,0 +1,333 @@
+"""Stored and background responses of one process: what the gateway calls."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from sluicegate.config import StoreConfig
+from sluicegate.responses import inputs, objects
+from sluicegate.responses.database import Database
+from sluicegate.responses.entry import Entry
+from sluicegate.responses.errors import Fenced, NotFinished, NotFound, QueueFull, StoreError, StoreUnavailable
+from sluicegate.responses.following import Following
+from sluicegate.responses.inputs import Item, Page
+from sluicegate.responses.job import Execute
+from sluicegate.responses.leases import Leases
+from sluicegate.responses.numbering import Numbering, Run, tail
+from sluicegate.responses.repository import Backlog, Repository, Stored
+from sluicegate.responses.runner import Runner
+from sluicegate.responses.settling import Settling
+from sluicegate.responses.unfolding import unfold
+from sluicegate.responses.upkeep import Upkeep
+from sluicegate.responses.writer import Final, Keep, Write, Writer
+from sluicegate.telemetry import Log, StoredMetrics, where
+
+# A live response is kept when it has ended, which its client may learn a moment before another worker does.
+_MOMENT_SECONDS = 0.5
+_LOOK_AGAIN_SECONDS = 0.03
+
+# A failing store fails with every request: that is said once in this time, and counted each time.
+_COMPLAINT_SECONDS = 10.0
+
+_MAX_KEEPING = 1000
+
+_T = TypeVar("_T")
+
+
+class ResponseStore:
+    """Everything is for the event loop's thread. Nothing is opened before it is used."""
+
+    def __init__(
+        self, config: StoreConfig, models: Collection[str], metrics: StoredMetrics, log: Log
+    ) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._log = log
+        self._complained = -_COMPLAINT_SECONDS
+        self._keeping: set[asyncio.Task[None]] = set()
+        database = self._database = Database(config)
+        database.on_failure = self._failed
+        self._repository = Repository(database, config.retention_seconds)
+        self._writer = Writer(database, config.retention_seconds)
+        self._leases = Leases(database, config.lease_seconds, models)
+        self._settling = Settling(self._repository, self._writer)
+        self._runner = Runner(
+            config,
+            database,
+            self._repository,
+            self._leases,
+            self._writer,
+            self._settling,
+            Upkeep(config, database),
+            self._broke,
+        )
+        self._following = Following(database, self._repository, self._runner.runs)
+        self._writer.published = self._published
+        self._started = False
+
+    @property
+    def enabled(self) -> bool:
+        return self._config.store
+
+    # === life cycle ===
+
+    def start(self, execute: Execute) -> None:
+        """Begin to run background responses, by `execute`."""
+        if self.enabled and not self._started:
+            self._started = True
+            self._runner.start(execute)
+
+    def serve(self, models: Iterable[str]) -> None:
+        """Run background responses of these models from now on."""
+        self._leases.models = list(models)
+        self._runner.wake()
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing more on; returns when nothing runs any more, soon after `seconds` at the latest."""
+        if self._started:
+            self._started = False
+            await self._runner.drain(seconds)
+            await self._following.close()
+
+    async def close(self) -> None:
+        """Keep what is still to be kept, and close the store. Idempotent."""
+        await self.drain(0)
+        if self._keeping:
+            await asyncio.wait(self._keeping, timeout=self._config.lease_seconds)
+        await self._following.close()
+        await self._writer.close()
+        await self._database.close()
+
+    # === making ===
+
+    async def create(
+        self,
+        *,
+        owner: str,
+        model: str,
+        request_id: str,
+        request: bytes,
+        body: Mapping[str, Any],
+        shown_model: str,
+    ) -> tuple[str, bytes]:
+        """Take a background response on: its id and its object. Raises `QueueFull` and `StoreUnavailable`.
+
+        `request` is what shall be run, `body` the same, parsed; `shown_model` is what replies call the model.
+        """
+        id = objects.new_id()
+        response = objects.queued(id, body, shown_model)
+        try:
+            await self._repository.create(
+                id=id,
+                owner=owner,
+                model=model,
+                request_id=request_id,
+                request=request,
+                body=body,
+                response=response,
+                max_queued=self._config.max_queued,
+            )
+        except QueueFull:
+            self._metrics.refused("queue_full")
+            raise
+        except StoreUnavailable:
+            self._metrics.refused("store_failed")
+            raise
+        self._runner.wake()
+        return id, objects.dump(response).encode()
+
+    def keep(
+        self, *, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
+    ) -> None:
+        """Keep a response that was made while its client listened: `reply` is all that the client was sent.
+
+        At once or a little later; where that fails it is counted, and the client, who has its reply, is not
+        concerned.
+        """
+        if len(self._keeping) >= _MAX_KEEPING:
+            self._metrics.failed("keep")
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._keep(owner, model, request_id, request, reply, streamed)
+        )
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _keep(
+        self, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
+    ) -> None:
+        try:
+            whole = _whole(reply, streamed)
+            if whole is None:
+                return
+            run, final, id = whole
+            body = json.loads(request)
+            row = {
+                "id": id,
+                "owner": owner,
+                "model": model,
+                "previous_id": body.get("previous_response_id"),
+                "request_id": request_id,
+                "created_at": time.time(),
+            }
+            await self._writer.write(Keep(row, request, inputs.items_of(id, body), run, final))
+        except StoreError:
+            return
+        except Exception as error:
+            self._broke("keep", error)
+
+    # === looking ===
+
+    async def response(self, id: str, owner: str) -> bytes:
+        """The Response object as it stands, JSON. Raises `NotFound` and `StoreUnavailable`."""
+        return await self._settling.shown(await self._soon(id, lambda: self._repository.stored(id, owner)))
+
+    async def follow(self, id: str, owner: str, after: int) -> AsyncIterator[bytes]:
+        """The events after number `after`, to the end. Raises `NotFound` and `StoreUnavailable`.
+
+        Those of a response that was not streamed are made from its object.
+        """
+        stored = await self._soon(id, lambda: self._repository.stored(id, owner))
+        return self._follow(stored, after)
+
+    async def _follow(self, stored: Stored, after: int) -> AsyncIterator[bytes]:
+        entry = stored.entry
+        if entry.ended and not entry.background and not await self._repository.events(entry.id):
+            numbering = Numbering(0, None)
+            run = numbering.feed(unfold(stored.response))
+            if run is not None:
+                yield tail(run, after)
+            return
+        async for data in self._following.follow(entry.id, entry.owner, after):
+            yield data
+
+    async def input_items(self, id: str, owner: str, page: Page) -> dict[str, Any] | None:
+        """A page of the items that a response was made from; None where `page.after` is not one of them.
+
+        Raises `NotFound` and `StoreUnavailable`.
+        """
+        stored = await self._soon(id, lambda: self._repository.stored(id, owner))
+        found: list[Item] = []
+        if stored.entry.previous_id is not None:
+            with contextlib.suppress(NotFound, NotFinished):
+                found = _context(await self._repository.chain(stored.entry.previous_id, owner), listed=True)
+        return inputs.page([*found, *inputs.items_of(id, json.loads(stored.request))], page)
+
+    async def context(self, previous_id: str, owner: str) -> list[Item]:
+        """The items of a conversation up to and with that response, as they are sent to an upstream.
+
+        Raises `NotFound`, with the id of what is missing, `NotFinished` and `StoreUnavailable`.
+        """
+        chain = await self._soon(previous_id, lambda: self._repository.chain(previous_id, owner))
+        with contextlib.suppress(StoreUnavailable):
+            await self._repository.touch([stored.entry.id for stored in chain])
+        return _context(chain, listed=False)
+
+    async def item(self, item_id: str, owner: str) -> Item:
+        """The item that an `item_reference` means. Raises `NotFound` and `StoreUnavailable`."""
+        stored = await self._soon(item_id, lambda: self._repository.holder_of_item(item_id, owner))
+        found = inputs.find(stored.entry.id, item_id, stored.request, stored.response)
+        if found is None:
+            raise NotFound(item_id)
+        return found
+
+    async def _soon(self, id: str, look: Callable[[], Awaitable[_T]]) -> _T:
+        """What `look` finds, now or within a moment."""
+        if not self._database.exists and not self._keeping:
+            # Nothing has ever been stored: asking would make the file.
+            raise NotFound(id)
+        deadline = time.monotonic() + _MOMENT_SECONDS
+        while True:
+            try:
+                return await look()
+            except NotFound:
+                if self._keeping:
+                    # It may be one of these.
+                    await asyncio.wait(set(self._keeping))
+                elif time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def backlog(self) -> None:
+        """Bring the metrics of the queue up to date."""
+        if not self.enabled or not self._database.exists:
+            return
+        with contextlib.suppress(StoreUnavailable):
+            found: Backlog = await self._repository.backlog()
+            self._metrics.backlog(found.queued, found.running, found.oldest_seconds)
+
+    # === ending ===
+
+    async def cancel(self, id: str, owner: str) -> tuple[Entry, bytes]:
+        """Cancel a background response that has not ended; how it stands then.
+
+        Raises `NotFound` and `StoreUnavailable`.
+        """
+        await self._soon(id, lambda: self._repository.entry(id, owner))
+        claim = await self._leases.cancel(id, owner)
+        if claim is not None:
+            self._runner.lose(id)
+            stored = await self._repository.stored(id, owner)
+            # Fenced: deleted meanwhile, or settled as cancelled by somebody else.
+            with contextlib.suppress(Fenced):
+                await self._settling.settle(stored, claim, "cancelled")
+        stored = await self._repository.stored(id, owner)
+        return stored.entry, await self._settling.shown(stored)
+
+    async def delete(self, id: str, owner: str) -> None:
+        """Raises `NotFound` and `StoreUnavailable`."""
+        await self._soon(id, lambda: self._repository.delete(id, owner))
+        self._runner.lose(id)
+
+    # === what happens ===
+
+    def _published(self, write: Write) -> None:
+        self._following.published(write.id, write.run, write.final)
+        if write.final is not None:
+            self._metrics.ended("live" if isinstance(write, Keep) else "background", write.final.status)
+
+    def _failed(self, operation: str, error: Exception) -> None:
+        self._metrics.failed(operation)
+        now = time.monotonic()
+        if now - self._complained >= _COMPLAINT_SECONDS:
+            self._complained = now
+            self._log.warning("response_store_failed", operation=operation, reason=str(error)[:300])
+
+    def _broke(self, operation: str, error: Exception) -> None:
+        self._metrics.failed(operation)
+        self._log.error("response_store_broke", operation=operation, error=where(error))
+
+
+def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None:
+    """The events, the end and the id of a live reply; None where it did not come to an end of its own."""
+    run: Run | None = None
+    status: str
+    if streamed:
+        numbering = Numbering(0, None)
+        run = numbering.feed(reply)
+        if numbering.ending is None:
+            return None
+        status, response = numbering.ending.status, numbering.ending.response.encode()
+    else:
+        response = reply
+    document = json.loads(response)
+    if not isinstance(document, dict) or document.get("object") != "response":
+        return None
+    id = document.get("id")
+    status = document.get("status", "completed")
+    if not isinstance(id, str) or not id:
+        return None
+    output = [item for item in document.get("output") or () if isinstance(item, dict)]
+    return run, Final(status, response, output), id  # type: ignore[arg-type]
+
+
+def _context(chain: list[Stored], *, listed: bool) -> list[Item]:
+    found: list[Item] = []
+    for stored in chain:
+        body = json.loads(stored.request)
+        found += inputs.items_of(stored.entry.id, body) if listed else inputs.given(body)
+        found += inputs.output_of(stored.response)
+    return found

@@ -1,0 +1,106 @@
+"""A PostgreSQL server for tests: the one that `SLUICEGATE_TEST_POSTGRES` names, or one started here."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+_START_SECONDS = 30
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """The URL of a server's default database. Skips where there is neither a URL nor the programs."""
+    if url := os.environ.get("SLUICEGATE_TEST_POSTGRES"):
+        yield url
+        return
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed, and SLUICEGATE_TEST_POSTGRES names no server")
+    user = _user()
+    # Not below pytest's own directory, which only its owner may enter; and a socket's path must be short.
+    directory = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))
+    try:
+        if user is not None:
+            shutil.chown(directory, user)
+        data = directory / "data"
+
+        def run(program: str, *arguments: str) -> None:
+            subprocess.run(
+                [programs / program, *arguments],
+                check=True,
+                capture_output=True,
+                user=user,
+                cwd=directory,
+                timeout=_START_SECONDS,
+            )
+
+        run("initdb", "-D", str(data), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8")
+        port = _free_port()
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        run("pg_ctl", "-D", str(data), "-w", "-l", str(directory / "log"), "-o", options, "start")
+        try:
+            yield f"postgresql://test@127.0.0.1:{port}/postgres"
+        finally:
+            run("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def database(server_url: str) -> Iterator[str]:
+    """The URL of an empty database that is dropped afterwards."""
+    name = f"test_{secrets.token_hex(6)}"
+    _execute(server_url, f"CREATE DATABASE {name}")
+    try:
+        yield f"{server_url.rpartition('/')[0]}/{name}"
+    finally:
+        _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _execute(url: str, statement: str) -> None:
+    async def execute() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    # In a thread: the test's own loop may be running in this one.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, execute()).result(_START_SECONDS)
+
+
+def _programs() -> Path | None:
+    found = shutil.which("pg_ctl")
+    folders = [Path(found).resolve().parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
+def _user() -> str | None:
+    """Whom the server runs as: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    pytest.skip("PostgreSQL does not run as root, and there is no other user")
+
+
+def _free_port() -> int:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        return port
