@@ -283,6 +283,8 @@ class Exchange:
         """The client is gone: stop the upstream. Idempotent; nothing happens once the exchange has ended."""
     def on_finish(self, callback: Callable[[Outcome], None]) -> None:
         """Call `callback(outcome)` once: on the relay's thread, or here and now where it has ended."""
+    def kept(self) -> bytes | None:
+        """All of the body that was sent, once; None where none was to be kept, or it was more than that."""
     outcome: Final[Outcome | None]
     """Set before the last frame is handed to the server."""
 
@@ -317,12 +319,14 @@ class Relay:
         reply: Reply,
         *,
         response_id: str | None = None,
+        keep: int | None = None,
     ) -> Exchange:
         """Send `request` to `route` and pump the reply into `reply.send`.
 
         `path` is the endpoint below the base URL (`/responses`). `headers` are the client's, as ASGI gives
         them; hop-by-hop ones, credentials and cookies are left out here. Where an upstream does not serve the
         interface both ways are translated, and a response made so has the id `response_id`.
+        `keep`: the bytes of the reply that `Exchange.kept` may give.
         """
     active: Final[int]
     """Exchanges under way."""

@@ -74,6 +74,9 @@ class FakeExchange:
     def client_left(self) -> None:
         self.left.set()
 
+    def kept(self) -> bytes | None:
+        return None
+
     def on_finish(self, callback: Callable[[FakeOutcome], None]) -> None:
         with self._lock:
             if self.outcome is None:
@@ -136,6 +139,7 @@ class FakeRelay:
         reply: Any,
         *,
         response_id: str | None = None,
+        keep: int | None = None,
     ) -> FakeExchange:
         if self.closed.is_set():
             raise RuntimeError("the relay is closed")

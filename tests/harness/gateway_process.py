@@ -62,7 +62,8 @@ class GatewayProcess:
         server["log"] = {"format": "json", **server.get("log", {})}
         path = directory / "gateway.yaml"
         # JSON is YAML.
-        path.write_text(json.dumps({**config, "server": server}))
+        responses = {"path": str(directory / "responses.db"), **config.get("responses", {})}
+        path.write_text(json.dumps({**config, "server": server, "responses": responses}))
         gateway = cls(await spawn("serve", "--config", str(path), environ=environ), verify=verify)
         try:
             listening = await gateway.wait_line(event="listening", seconds=START_SECONDS)

@@ -24,12 +24,18 @@ from sluicegate.gateway.asgi import Application, Receive, Scope, Send, request_i
 from sluicegate.gateway.keys import Keyring
 from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.state import State
+from sluicegate.gateway.stored_creation import StoringEndpoint
+from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.pricing import PricePolicy, policy_for
+from sluicegate.responses import ResponseStore
 from sluicegate.routing import ModelTable, Ordered, Policy
 from sluicegate.telemetry import Log, Metrics, RequestRecord, where
 
 # What is left to do for a request once its connections are closed: its record.
 CLOSE_SECONDS = 5.0
+
+# Of the time that a drain may take, what background responses may use to end by themselves.
+BACKGROUND_SHARE = 0.9
 
 
 class Gateway:
@@ -46,10 +52,13 @@ class Gateway:
         self._closing: asyncio.TimerHandle | None = None
         self._own_prices = own_prices
         self._kept: list[asyncio.Task[None]] = []
+        self._draining: asyncio.Task[None] | None = None
         shown = models.ModelsEndpoint(state)
+        self._responses = StoringEndpoint(state)
+        self._stored = StoredResponses(state)
         self._endpoints: dict[str, Mapping[str, Application]] = {
             chat_completions.PATH: {"POST": chat_completions.chat_completions(state)},
-            responses.PATH: {"POST": responses.ResponsesEndpoint(state)},
+            responses.PATH: {"POST": self._responses},
             completions.PATH: {"POST": completions.completions(state)},
             embeddings.PATH: {"POST": embeddings.embeddings(state)},
             models.PATH: _get(shown),
@@ -67,6 +76,8 @@ class Gateway:
         methods = self._endpoints.get(path)
         if methods is None and path.startswith(models.PATH + "/") and len(path) > len(models.PATH) + 1:
             methods = self._one_model
+        if methods is None:
+            methods = self._stored.methods(path)
         if methods is None:
             await self._refuse(scope, receive, send, errors.unknown_url(scope["method"], path))
             return
@@ -127,6 +138,7 @@ class Gateway:
         """Start the relay."""
         state = self._state
         state.running_relay()
+        state.responses.start(self._responses.execute)
         state.log.info(
             "worker_started",
             pid=os.getpid(),
@@ -143,18 +155,19 @@ class Gateway:
         self._kept.append(task)
 
     def reload(self, config: Config) -> None:
-        """Serve what `config` says from now on, but for its `server`, which stays as it is.
+        """Serve what `config` says from now on, but for its `server` and `responses`, which stay as they are.
 
         On the event loop. Requests under way go on with what they began with, and so do the connections of
         upstreams that are the same. Raises `ConfigurationError`, and then nothing has changed.
         """
         state = self._state
         state.serve(
-            config.model_copy(update={"server": state.config.server}),
+            config.model_copy(update={"server": state.config.server, "responses": state.config.responses}),
             Keyring(config.keys),
             ModelTable(config, state.models),
             self._own_prices or policy_for(config),
         )
+        state.responses.serve(model.name for model in state.models)
 
     def drain(self, seconds: float) -> None:
         """Report not ready from now on, and end what still runs after `seconds`. Idempotent.
@@ -166,7 +179,10 @@ class Gateway:
             return
         state.draining = True
         state.log.info("draining", open=state.open, seconds=seconds)
-        self._closing = asyncio.get_running_loop().call_later(seconds, self._cut_off)
+        loop = asyncio.get_running_loop()
+        self._closing = loop.call_later(seconds, self._cut_off)
+        # Background work ends a little earlier: what becomes of it must still be written.
+        self._draining = loop.create_task(state.responses.drain(seconds * BACKGROUND_SHARE))
 
     def _cut_off(self) -> None:
         state = self._state
@@ -189,8 +205,11 @@ class Gateway:
         for task in self._kept:
             task.cancel()
         await asyncio.gather(*self._kept, return_exceptions=True)
+        if self._draining is not None:
+            await self._draining
         if self._closing is not None:
             self._closing.cancel()
+        await state.responses.drain(0)
         await self._close_relay()
         if state.open:
             state.idle = asyncio.Event()
@@ -198,6 +217,7 @@ class Gateway:
                 await asyncio.wait_for(state.idle.wait(), CLOSE_SECONDS)
         if state.open:
             state.log.error("requests_lost", open=state.open)
+        await state.responses.close()
         state.metrics.flush()
         state.log.info("worker_stopped")
         await asyncio.to_thread(state.log.close)
@@ -217,15 +237,19 @@ def create_app(
     defaults to standard output. Raises `ConfigurationError` for an upstream that cannot be used.
     """
     settings = config.server.log
+    log = log or Log.configured(settings.level, settings.format)
+    metrics = Metrics()
+    models = ModelTable(config)
     return Gateway(
         State(
             config=config,
             keys=Keyring(config.keys),
-            models=ModelTable(config),
+            models=models,
             policy=policy or Ordered(),
             prices=prices or policy_for(config),
-            log=log or Log.configured(settings.level, settings.format),
-            metrics=Metrics(),
+            log=log,
+            metrics=metrics,
+            responses=ResponseStore(config.responses, [model.name for model in models], metrics.stored, log),
             start_relay=start_relay or (lambda: _relay(config)),
         ),
         prices,

@@ -14,5 +14,6 @@ class MetricsEndpoint:
         accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
         metrics = self._state.metrics
         metrics.dropped_lines(self._state.log.dropped)
+        await self._state.responses.backlog()
         content_type, body = await metrics.render(accept)
         await respond(send, 200, [(b"content-type", content_type.encode())], body)

@@ -25,7 +25,7 @@ from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.reply import Reply
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model
-from sluicegate.telemetry import RequestRecord, where
+from sluicegate.telemetry import RequestRecord, Result, where
 
 # Not a status of HTTP: nginx's number for "the client closed the connection", which operators know.
 CLIENT_CLOSED_REQUEST = 499
@@ -60,6 +60,7 @@ class RelayedEndpoint:
         except ClientDisconnected:
             call.left()
             return
+        call.body = body
         try:
             request = self._read(body)
         except ParseError as error:
@@ -99,6 +100,7 @@ class RelayedEndpoint:
             state.log.error("forward_failed", request_id=call.request_id, error=where(error))
             await call.refuse(errors.internal())
             return
+        call.exchange = exchange
         streams = request.stream
         state.opened()
         if streams:
@@ -153,8 +155,8 @@ class Call:
     """One request, as far as it is known."""
 
     __slots__ = (
-        "_endpoint", "_started", "headers", "key", "model", "receive", "request_id", "requested_model",
-        "scope", "send",
+        "_endpoint", "_started", "body", "exchange", "headers", "keep", "key", "model", "receive",
+        "request_id", "requested_model", "response_id", "scope", "send",
     )  # fmt: skip
 
     def __init__(self, endpoint: RelayedEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,6 +170,12 @@ class Call:
         self.key: str | None = None
         self.model = ""
         self.requested_model: str | None = None
+        self.body = b""
+        self.exchange: Exchange | None = None
+        self.response_id: str | None = None
+        """Of a response that is made here; None: a new one."""
+        self.keep: int | None = None
+        """The bytes of the reply that shall be there at its end."""
 
     async def refuse(self, error: ErrorReply, *, unread: bool = False) -> None:
         """Answer with `error`. `unread`: the client may still be sending."""
@@ -182,19 +190,25 @@ class Call:
         """The client left before its request was whole."""
         self._record(CLIENT_CLOSED_REQUEST, None)
 
-    def _record(self, status: int, code: str | None) -> None:
+    def served(self, left: bool) -> None:
+        """The gateway has answered by itself. `left`: the client did not wait for all of it."""
+        self._record(200, None, left=left)
+
+    def _record(self, status: int, code: str | None, *, left: bool = False) -> None:
         endpoint = self._endpoint
+        result: Result = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+        left = left or status == CLIENT_CLOSED_REQUEST
         record = RequestRecord(
             self.request_id,
             endpoint._name,
             status,
-            "client_left" if status == CLIENT_CLOSED_REQUEST else "failed" if status >= 500 else "refused",
+            "client_left" if left else result,
             perf_counter() - self._started,
             self.key,
             self.model,
             None if self.requested_model is None else self.requested_model[:128],
             code=code,
-            client_left=status == CLIENT_CLOSED_REQUEST,
+            client_left=left,
         )
         endpoint._state.metrics.record(record)
         endpoint._state.log.request(record)

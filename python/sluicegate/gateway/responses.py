@@ -34,5 +34,6 @@ class ResponsesEndpoint(RelayedEndpoint):
             call.scope["headers"],
             call.request_id,
             reply,
-            response_id=new_response_id(),
+            response_id=call.response_id or new_response_id(),
+            keep=call.keep,
         )

@@ -8,6 +8,7 @@ from sluicegate._core import Relay
 from sluicegate.config import Config
 from sluicegate.gateway.keys import Keyring
 from sluicegate.pricing import PricePolicy
+from sluicegate.responses import ResponseStore
 from sluicegate.routing import ModelTable, Policy
 from sluicegate.telemetry import Log, Metrics
 
@@ -24,6 +25,7 @@ class State:
     log: Log
     """Any thread."""
     metrics: Metrics
+    responses: ResponseStore
     start_relay: Callable[[], Relay]
     relay: Relay | None = None
     """Made on first use: its thread must belong to the worker, not to the process that starts it."""

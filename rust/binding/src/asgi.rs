@@ -26,8 +26,16 @@ use crate::delivery;
 const PENDING_PART: usize = 16;
 const MESSAGE_PART: usize = 32;
 
+/// What a reply has been sent, for whoever wants all of it at its end. Copied: a frame may be a small slice of a large read.
+struct Kept {
+    text: Vec<u8>,
+    bound: usize,
+}
+
 #[derive(Default)]
 struct State {
+    /// `None` also where it was more than wanted.
+    kept: Option<Kept>,
     start: Option<(u16, HeaderList)>,
     frames: Vec<Bytes>,
     /// Bytes in `frames`, and in the message that `send` has not finished with.
@@ -46,6 +54,18 @@ struct State {
 }
 
 impl State {
+    fn keep(&mut self, frames: &[Bytes], bytes: usize) {
+        if let Some(kept) = &mut self.kept {
+            if bytes > kept.bound - kept.text.len() {
+                self.kept = None;
+            } else {
+                frames
+                    .iter()
+                    .for_each(|frame| kept.text.extend_from_slice(frame));
+            }
+        }
+    }
+
     fn has_work(&self) -> bool {
         self.start.is_some() || !self.frames.is_empty() || self.ended && !self.end_sent
     }
@@ -91,11 +111,7 @@ pub(crate) struct Outlet {
 
 enum Message {
     Start(u16, HeaderList),
-    Body {
-        frames: Vec<Bytes>,
-        bytes: usize,
-        more: bool,
-    },
+    Body { frames: Vec<Bytes>, more: bool },
 }
 
 impl Outlet {
@@ -121,9 +137,13 @@ impl Outlet {
         state.end_sent = state.ended && state.frames.is_empty();
         Some(Message::Body {
             frames,
-            bytes,
             more: !state.end_sent,
         })
+    }
+
+    /// All that was sent, once; `None` where it was not to be kept, or was more than that.
+    pub(crate) fn take_kept(&self) -> Option<Vec<u8>> {
+        self.lock().kept.take().map(|kept| kept.text)
     }
 
     /// Hand over what there is, until the server makes us wait. Needs the GIL.
@@ -206,28 +226,30 @@ fn asgi_message<'py>(py: Python<'py>, message: Message) -> PyResult<Bound<'py, P
             }
             dict.set_item(pyo3::intern!(py, "headers"), pairs)?;
         }
-        Message::Body {
-            frames,
-            bytes,
-            more,
-        } => {
+        Message::Body { frames, more } => {
             dict.set_item(kind, pyo3::intern!(py, "http.response.body"))?;
             let body = match frames.as_slice() {
                 [frame] => PyBytes::new(py, frame),
-                frames => PyBytes::new_with(py, bytes, |mut room| {
-                    for frame in frames {
-                        let (here, rest) = room.split_at_mut(frame.len());
-                        here.copy_from_slice(frame);
-                        room = rest;
-                    }
-                    Ok(())
-                })?,
+                frames => joined(py, frames)?,
             };
             dict.set_item(pyo3::intern!(py, "body"), body)?;
             dict.set_item(pyo3::intern!(py, "more_body"), more)?;
         }
     }
     Ok(dict)
+}
+
+/// The bytes of all `frames`.
+fn joined<'py>(py: Python<'py>, frames: &[Bytes]) -> PyResult<Bound<'py, PyBytes>> {
+    let bytes = frames.iter().map(Bytes::len).sum();
+    PyBytes::new_with(py, bytes, |mut room| {
+        for frame in frames {
+            let (here, rest) = room.split_at_mut(frame.len());
+            here.copy_from_slice(frame);
+            room = rest;
+        }
+        Ok(())
+    })
 }
 
 /// Whether `object` is of granian's class `name`. The class is remembered once it was met, so that this is one comparison.
@@ -292,12 +314,24 @@ pub(crate) struct AsgiSink {
 }
 
 impl AsgiSink {
-    /// `reply` has `send` and `defer`; `client_buffer` is all that a client may leave unread.
-    pub(crate) fn new(reply: &Bound<'_, PyAny>, client_buffer: usize) -> PyResult<Self> {
+    /// `reply` has `send` and `defer`; `client_buffer` is all that a client may leave unread, `keep` the bytes that `take_kept` may
+    /// give.
+    pub(crate) fn new(
+        reply: &Bound<'_, PyAny>,
+        client_buffer: usize,
+        keep: Option<usize>,
+    ) -> PyResult<Self> {
         let send = reply.getattr(pyo3::intern!(reply.py(), "send"))?;
         let direct = is_direct(&send)?;
+        let state = State {
+            kept: keep.map(|bound| Kept {
+                text: Vec::new(),
+                bound,
+            }),
+            ..State::default()
+        };
         let outlet = Outlet {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             waker: AtomicWaker::new(),
             send: send.unbind(),
             reply: reply.clone().unbind(),
@@ -313,6 +347,10 @@ impl AsgiSink {
             outlet: Arc::new(outlet),
             bound: client_buffer / PENDING_PART,
         })
+    }
+
+    pub(crate) fn outlet(&self) -> Arc<Outlet> {
+        Arc::clone(&self.outlet)
     }
 
     /// Change the state; queue the outlet where that left something to deliver.
@@ -359,7 +397,9 @@ impl Sink for AsgiSink {
                 frames.clear();
                 return;
             }
-            state.bytes += frames.iter().map(Bytes::len).sum::<usize>();
+            let bytes = frames.iter().map(Bytes::len).sum::<usize>();
+            state.keep(frames, bytes);
+            state.bytes += bytes;
             if state.waiting {
                 // They are slices of reads, and may be small ones of large: what waits for long must hold no more than itself.
                 let copies = frames.iter().map(|frame| Bytes::copy_from_slice(frame));

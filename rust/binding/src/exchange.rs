@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use sluicegate_relay::{Control, Fault, Outcome};
 
+use crate::asgi::Outlet;
 use crate::usage::PyUsage;
 
 #[pyclass(name = "Fault", module = "sluicegate._core", frozen)]
@@ -177,12 +178,18 @@ impl PyOutcome {
 #[pyclass(name = "Exchange", module = "sluicegate._core", frozen)]
 pub(crate) struct PyExchange {
     pub(crate) control: Arc<Control>,
+    pub(crate) outlet: Arc<Outlet>,
 }
 
 #[pymethods]
 impl PyExchange {
     fn client_left(&self) {
         self.control.client_left();
+    }
+
+    fn kept<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let kept = self.outlet.take_kept();
+        kept.map(|text| PyBytes::new(py, &text))
     }
 
     fn on_finish(&self, callback: Py<PyAny>) {

@@ -75,7 +75,7 @@ impl PyRelay {
         })
     }
 
-    #[pyo3(signature = (request, path, route, headers, request_id, reply, *, response_id=None))]
+    #[pyo3(signature = (request, path, route, headers, request_id, reply, *, response_id=None, keep=None))]
     #[allow(clippy::too_many_arguments)] // Each is a different thing; a record of them would be made anew for each request.
     fn forward(
         &self,
@@ -87,6 +87,7 @@ impl PyRelay {
         request_id: &str,
         reply: Bound<'_, PyAny>,
         response_id: Option<&str>,
+        keep: Option<usize>,
     ) -> PyResult<PyExchange> {
         let (request, responses) = match request.cast::<PyRequest>() {
             Ok(request) => (request.get().inner.clone(), None),
@@ -118,6 +119,8 @@ impl PyRelay {
                 Bytes::copy_from_slice(&value),
             ));
         }
+        let sink = AsgiSink::new(&reply, self.client_buffer, keep)?;
+        let outlet = sink.outlet();
         let exchange = Exchange {
             request,
             api,
@@ -129,7 +132,7 @@ impl PyRelay {
             limits: self.limits,
             keepalive: self.keepalive,
             drain: self.drain,
-            sink: Box::new(AsgiSink::new(&reply, self.client_buffer)?),
+            sink: Box::new(sink),
             director: Box::new(PyDirector {
                 reply: reply.unbind(),
             }),
@@ -138,7 +141,7 @@ impl PyRelay {
             .inner
             .submit(exchange)
             .map_err(|error| errors::relay_error(py, &error))?;
-        Ok(PyExchange { control })
+        Ok(PyExchange { control, outlet })
     }
 
     #[getter]

@@ -1,0 +1,273 @@
+"""The `openai` package and stored responses: two workers, chat and Responses upstreams, killed at times."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+from openai.types.responses import Response
+
+from harness.gateway_process import GatewayProcess
+from harness.llama_cpp import NAME, LlamaCppProcess
+from harness.shared_gateway import shared_gateway
+from harness.strict_openai import validate
+from sluicegate.testing import Script, ScriptedUpstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODELS = ["chat", "responses"]
+"""One upstream under two names: translated, forwarded."""
+SLOW = Script(tokens=10, reasoning_tokens=3, pace=0.08)
+WAIT_SECONDS = 30.0
+RUNNING = ("queued", "in_progress")
+
+
+@dataclass(frozen=True)
+class Stand:
+    upstream: ScriptedUpstream
+    gateway: GatewayProcess
+    client: openai.AsyncOpenAI
+    sync_client: openai.OpenAI
+
+    async def begin(self, **options: Any) -> Response:
+        return await self.client.responses.create(
+            **{"input": "Say something.", "background": True, **options}
+        )
+
+    async def ended(self, id: str) -> Response:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                response = await self.client.responses.retrieve(id)
+                if response.status not in RUNNING:
+                    return response
+                await asyncio.sleep(0.02)
+
+    async def events(self, id: str, after: int | None = None) -> list[Any]:
+        options: dict[str, Any] = {} if after is None else {"starting_after": after}
+        stream = await self.client.responses.retrieve(id, stream=True, **options)
+        return [event async for event in stream]
+
+
+def configured(upstream: ScriptedUpstream, path: Path) -> dict[str, Any]:
+    return {
+        "server": {"workers": 2, "drain_seconds": 2},
+        "upstreams": {
+            "chat": {"base_url": upstream.base_url},
+            "responses": {"base_url": upstream.base_url, "api": "responses"},
+        },
+        "models": {name: f"{name}/small" for name in MODELS},
+        "prices": {"small": {"input": 1, "cached_input": 0.1, "output": 4}},
+        "cost": {"genai_prices": False},
+        "responses": {"path": str(path), "lease_seconds": 1.5},
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand]:
+    directory = tmp_path_factory.mktemp("stored")
+    async with ScriptedUpstream() as upstream:
+        config = configured(upstream, directory / "responses.db")
+        async with shared_gateway(config, directory) as gateway:
+            access: dict[str, Any] = {"base_url": gateway.api_url, "api_key": "-", "max_retries": 0}
+            async with openai.AsyncOpenAI(**access, timeout=30) as client:
+                with openai.OpenAI(**access, timeout=30) as sync_client:
+                    yield Stand(upstream, gateway, client, sync_client)
+
+
+@pytest.fixture
+def stand(shared: Stand) -> Stand:
+    shared.upstream.script = SLOW
+    return shared
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_polled_to_the_end(stand: Stand, model: str) -> None:
+    response = await stand.begin(model=model, metadata={"a": "b"})
+    assert response.status == "queued"
+    found = await stand.ended(response.id)
+    assert found.status == "completed"
+    assert found.output_text
+    assert (found.id, found.background, found.metadata) == (response.id, True, {"a": "b"})
+    assert found.usage is not None
+    assert found.usage.output_tokens > 0
+    assert (found.usage.model_extra or {})["cost"] > 0
+    validate(found.model_dump(exclude_unset=True))
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_a_synchronous_client_does_the_same(stand: Stand, model: str) -> None:
+    def poll() -> tuple[Response, list[Any], list[Any]]:
+        client = stand.sync_client
+        stream = client.responses.create(model=model, input="x", background=True, stream=True)
+        events = list(stream)
+        id = events[0].response.id  # type: ignore[union-attr]
+        return client.responses.retrieve(id), events, list(client.responses.retrieve(id, stream=True))
+
+    found, events, again = await asyncio.to_thread(poll)
+    assert found.status == "completed"
+    assert events == again
+    assert events[-1].response == found
+    kinds = [event.type for event in events[:3]]
+    assert kinds == ["response.created", "response.queued", "response.in_progress"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_resumed_at_every_number_while_running_and_afterwards(stand: Stand, model: str) -> None:
+    response = await stand.begin(model=model)
+    running = await asyncio.gather(*(stand.events(response.id, n) for n in range(0, 24, 2)))
+    whole = await stand.events(response.id)
+    assert [event.sequence_number for event in whole] == list(range(len(whole)))
+    for n, tail in zip(range(0, 24, 2), running, strict=True):
+        assert tail == whole[n + 1 :]
+    for n in range(len(whole)):
+        assert await stand.events(response.id, n) == whole[n + 1 :]
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_cancelled_twice_and_deleted(stand: Stand, model: str) -> None:
+    stand.upstream.script = Script(tokens=1000, pace=0.05)
+    response = await stand.begin(model=model)
+    stream = await stand.client.responses.retrieve(response.id, stream=True)
+    async for event in stream:
+        if event.type == "response.output_text.delta":
+            break
+    first = await stand.client.responses.cancel(response.id)
+    assert first.status == "cancelled"
+    assert first.output[0].status == "incomplete"  # type: ignore[union-attr]
+    assert await stand.client.responses.cancel(response.id) == first
+    assert (await stand.upstream.requests[-1].ended()).client_left
+    await stand.client.responses.delete(response.id)
+    with pytest.raises(openai.NotFoundError):
+        await stand.client.responses.retrieve(response.id)
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_a_conversation(stand: Stand, model: str) -> None:
+    stand.upstream.script = Script(text="The first answer.")
+    live = await stand.client.responses.create(model=model, input="One.", instructions="Be brief.")
+    stand.upstream.script = Script(text="The second answer.")
+    second = await stand.begin(model=model, input="Two.", previous_response_id=live.id)
+    assert (await stand.ended(second.id)).output_text == "The second answer."
+    sent = stand.upstream.requests[-1].json()
+    turns = sent["messages"] if model == "chat" else sent["input"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    items = await stand.client.responses.input_items.list(second.id, order="asc")
+    assert [item.role async for item in items] == ["user", "assistant", "user"]  # type: ignore[union-attr]
+    with pytest.raises(openai.BadRequestError, match="not found"):
+        await stand.client.responses.create(model="chat", input="x", previous_response_id="resp_none")
+
+
+async def test_the_time_from_an_event_to_another_workers_client(stand: Stand) -> None:
+    # Bound generously: what matters is that it is a matter of polls, not of leases.
+    stand.upstream.script = Script(tokens=20, pace=0.2)
+    response = await stand.begin(model="chat")
+    streams = [await stand.client.responses.retrieve(response.id, stream=True) for _ in range(6)]
+    arrivals: list[dict[int, float]] = [{} for _ in streams]
+
+    async def read(stream: Any, seen: dict[int, float]) -> None:
+        async for event in stream:
+            seen[event.sequence_number] = time.monotonic()
+
+    await asyncio.gather(*map(read, streams, arrivals))
+    numbers = [n for n in arrivals[0] if n > 10]
+    apart = sorted(max(a[n] for a in arrivals) - min(a[n] for a in arrivals) for n in numbers)
+    assert apart[len(apart) // 2] < 1.0
+
+
+# === death ===
+
+
+async def test_a_killed_worker_leaves_nothing_hanging(stand: Stand) -> None:
+    ids = [(await stand.begin(model=model)).id for model in MODELS * 3]
+    await stand.events(ids[0])
+    victims = [line["pid"] for line in stand.gateway.find(event="worker_started")][-2:]
+    for pid in victims[:1]:
+        os.kill(pid, signal.SIGKILL)
+    for id in ids:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                try:
+                    found = await stand.ended(id)
+                    whole = await stand.events(id)
+                except (openai.APIConnectionError, openai.InternalServerError):
+                    await asyncio.sleep(0.1)
+                    continue
+                break
+        assert found.status in ("completed", "failed")
+        assert [event.sequence_number for event in whole] == list(range(len(whole)))
+        assert whole[-1].response == found
+
+
+async def test_all_of_it_killed_and_started_again(tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script = Script(tokens=200, pace=0.05)
+        config = configured(upstream, tmp_path / "responses.db")
+        config["responses"]["concurrency"] = 1
+        first = await GatewayProcess.start(config, tmp_path)
+        try:
+            access: dict[str, Any] = {"api_key": "-", "max_retries": 0, "timeout": 30}
+            async with openai.AsyncOpenAI(base_url=first.api_url, **access) as client:
+                stand = Stand(upstream, first, client, None)  # type: ignore[arg-type]
+                ids = [(await stand.begin(model="chat")).id for _ in range(5)]
+                seen = []
+                async for event in await client.responses.retrieve(ids[0], stream=True):
+                    seen.append(event)
+                    if len(seen) > 10:
+                        break
+        finally:
+            await first.kill()
+        upstream.script = Script(tokens=3)
+        async with (
+            shared_gateway(config, tmp_path) as second,
+            openai.AsyncOpenAI(base_url=second.api_url, **access) as client,
+        ):
+            stand = Stand(upstream, second, client, None)  # type: ignore[arg-type]
+            found = [await stand.ended(id) for id in ids]
+            # Two workers had begun one each; the others were still queued.
+            assert sorted(response.status or "" for response in found) == ["completed"] * 3 + ["failed"] * 2
+            assert (await stand.events(ids[0]))[: len(seen)] == seen
+
+
+# === a real server ===
+
+
+@pytest.mark.real
+async def test_llama_cpp_in_the_background(tmp_path_factory: pytest.TempPathFactory) -> None:
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    from harness.tiny_model import write_tiny_model
+
+    directory = tmp_path_factory.mktemp("llama")
+    model = directory / "tiny.gguf"
+    await asyncio.to_thread(write_tiny_model, model)
+    server = await asyncio.to_thread(LlamaCppProcess.start, model, directory / "llama.log")
+    try:
+        config = {
+            "server": {"workers": 2},
+            "upstreams": {"llama": {"base_url": server.base_url, "dialect": "llama.cpp"}},
+            "models": {"river": f"llama/{NAME}"},
+            "cost": {"genai_prices": False},
+        }
+        async with (
+            shared_gateway(config, directory) as gateway,
+            openai.AsyncOpenAI(base_url=gateway.api_url, api_key="-", max_retries=0, timeout=30) as client,
+        ):
+            stand = Stand(None, gateway, client, None)  # type: ignore[arg-type]
+            asked = {"model": "river", "input": "Where does it go?", "temperature": 0}
+            live = await client.responses.create(**asked)  # type: ignore[call-overload]
+            begun = [await stand.begin(**asked) for _ in range(4)]
+            for response in begun:
+                found = await stand.ended(response.id)
+                assert (found.status, found.output_text) == (live.status, live.output_text)
+                whole = await stand.events(response.id)
+                assert [event.sequence_number for event in whole] == list(range(len(whole)))
+                assert await stand.events(response.id, 5) == whole[6:]
+    finally:
+        await asyncio.to_thread(server.kill)
