@@ -15,10 +15,6 @@ use tokio_util::io::{StreamReader, poll_read_buf};
 /// One read of decoded bytes, at most.
 const DECODE_BUFFER: usize = 16 * 1024;
 
-/// Reads up to this size are copied. A read is a slice of the connection's buffer, 8 KiB at least: while a frame of it waits for a client the
-/// whole buffer stays, and the next read needs another.
-const SMALL_READ: usize = 2 * 1024;
-
 /// Why a body could not be read on.
 #[derive(Debug)]
 pub(crate) enum BodyError {
@@ -64,11 +60,6 @@ fn poll_data(
             Some(Err(_)) => return Poll::Ready(Some(Err(BodyErrorKind))),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
-                    let data = if data.len() <= SMALL_READ {
-                        Bytes::copy_from_slice(&data)
-                    } else {
-                        data
-                    };
                     return Poll::Ready(Some(Ok(data)));
                 }
             }
