@@ -212,9 +212,7 @@ class _Stream:
         item, index = event["item"], event["output_index"]
         assert index == len(self._items), f"item {index} is added as number {len(self._items)}"
         assert item["id"] not in {other.id for other in self._items}, f"two items are {item['id']}"
-        # A hosted tool's call may have ended where it is first heard of.
-        if item["type"] in ("message", "reasoning", *_CALL_ITEMS):
-            assert item.get("status", "in_progress") == "in_progress", f"an item begins {item['status']}"
+        assert item.get("status", "in_progress") == "in_progress", f"an item begins {item['status']}"
         assert not item.get("content"), "an item begins with content"
         for member in _CALLS.values():
             assert not item.get(member), f"a call begins with {member}"
