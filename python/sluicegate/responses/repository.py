@@ -1,18 +1,17 @@
-"""Reading what is stored, taking background work on, and deleting."""
+"""Reading what is stored, and deleting."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, literal, select, update
+from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.responses import inputs, objects
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, Entry
-from sluicegate.responses.errors import NotFinished, NotFound, QueueFull
+from sluicegate.responses.errors import NotFinished, NotFound
 from sluicegate.responses.numbering import Run
 from sluicegate.responses.schema import events, items, payloads, responses
 
@@ -83,47 +82,6 @@ class Repository:
         """Runs with events after number `after`, in their order; the first may begin before it."""
         async with self._database.read("read") as connection:
             return await runs(connection, id, after)
-
-    async def create(
-        self,
-        *,
-        id: str,
-        owner: str,
-        model: str,
-        request_id: str,
-        request: bytes,
-        body: Mapping[str, Any],
-        response: Mapping[str, Any],
-        max_queued: int,
-    ) -> None:
-        """Keep a background response, queued, with its first two events. Raises `QueueFull`.
-
-        `body` is `request`, parsed.
-        """
-        now = time.time()
-        shown = objects.dump(response).encode()
-        beginning = objects.beginning(response)
-        row = {
-            "id": id,
-            "owner": owner,
-            "model": model,
-            "status": "queued",
-            "background": True,
-            "previous_id": body.get("previous_response_id"),
-            "request_id": request_id,
-            "created_at": now,
-            "queued_at": now,
-            "expires_at": now + self._retention,
-            "bytes": len(request) + len(shown) + len(beginning),
-        }
-        async with self._database.transaction("create") as connection:
-            waiting = select(func.count()).select_from(responses).where(responses.c.status == "queued")
-            if (await connection.scalar(waiting) or 0) >= max_queued:
-                raise QueueFull
-            await connection.execute(insert(responses).values(**row))
-            await connection.execute(insert(payloads).values(response_id=id, request=request, response=shown))
-            await connection.execute(insert(events).values(response_id=id, first=0, last=1, data=beginning))
-            await index_items(connection, owner, id, inputs.items_of(id, body))
 
     async def delete(self, id: str, owner: str) -> None:
         """Raises `NotFound`. Whoever runs it finds its fence gone, and stops.

@@ -22,7 +22,7 @@ from sluicegate.responses.runner import Runner
 from sluicegate.responses.settling import Settling
 from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.upkeep import Upkeep
-from sluicegate.responses.writer import Final, Keep, Write, Writer
+from sluicegate.responses.writer import Begin, Final, Keep, Write, Writer
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another worker does.
@@ -119,17 +119,24 @@ class ResponseStore:
         """
         id = objects.new_id()
         response = objects.queued(id, body, shown_model)
+        text = objects.dump(response).encode()
+        beginning = Begin(
+            {
+                "id": id,
+                "owner": owner,
+                "model": model,
+                "previous_id": body.get("previous_response_id"),
+                "request_id": request_id,
+                "created_at": time.time(),
+            },
+            request,
+            text,
+            inputs.items_of(id, body),
+            Run(0, 1, objects.beginning(response)),
+            self._config.max_queued,
+        )
         try:
-            await self._repository.create(
-                id=id,
-                owner=owner,
-                model=model,
-                request_id=request_id,
-                request=request,
-                body=body,
-                response=response,
-                max_queued=self._config.max_queued,
-            )
+            await self._writer.write(beginning)
         except QueueFull:
             self._metrics.refused("queue_full")
             raise
@@ -137,7 +144,7 @@ class ResponseStore:
             self._metrics.refused("store_failed")
             raise
         self._runner.wake()
-        return id, objects.dump(response).encode()
+        return id, text
 
     def keep(
         self, *, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, Claim, Status
-from sluicegate.responses.errors import Fenced
+from sluicegate.responses.errors import Fenced, QueueFull, StoreError
 from sluicegate.responses.numbering import Run
 from sluicegate.responses.repository import index_items
 from sluicegate.responses.schema import events, payloads, responses
@@ -69,7 +69,25 @@ class Keep:
         return id
 
 
-Write = Append | Keep
+@dataclass(slots=True)
+class Begin:
+    """A background response that is taken on, unless `max_queued` wait already."""
+
+    row: dict[str, Any]
+    request: bytes
+    response: bytes
+    input: Sequence[dict[str, Any]]
+    run: Run
+    max_queued: int
+    final: None = None
+
+    @property
+    def id(self) -> str:
+        id: str = self.row["id"]
+        return id
+
+
+Write = Append | Keep | Begin
 
 
 @dataclass(slots=True)
@@ -91,7 +109,7 @@ class Writer:
         self.published: Callable[[Write], None] = lambda write: None
 
     async def write(self, write: Write) -> None:
-        """Returns once it is committed. Raises `Fenced` and `StoreUnavailable`."""
+        """Returns once it is committed. Raises `Fenced`, `QueueFull` and `StoreUnavailable`."""
         waiting = _Waiting(write)
         self._waiting.append(waiting)
         self._wake.set()
@@ -109,11 +127,10 @@ class Writer:
                 await self._task
 
     async def _run(self) -> None:
-        pause = 0.0
+        following = 0.0
         while True:
             await self._wake.wait()
-            if pause > 0:
-                await asyncio.sleep(pause)
+            await asyncio.sleep(max(following - time.monotonic(), 0))
             self._wake.clear()
             batch, self._waiting = self._waiting, []
             began = time.monotonic()
@@ -121,12 +138,12 @@ class Writer:
                 await self._commit(batch)
             took = time.monotonic() - began
             # Where the disk is slower than that, at least half of the time is left to others.
-            pause = max(WINDOW_SECONDS, 2 * took) - took
+            following = began + max(WINDOW_SECONDS, 2 * took)
 
     async def _commit(self, batch: list[_Waiting]) -> None:
         try:
             async with self._database.transaction("write") as connection:
-                fenced = await self._apply(connection, [waiting.write for waiting in batch])
+                refused = await self._apply(connection, [waiting.write for waiting in batch])
         except Exception as error:
             for waiting in batch:
                 if not waiting.done.done():
@@ -134,36 +151,55 @@ class Writer:
             return
         for waiting in batch:
             write = waiting.write
-            if isinstance(write, Append) and write.claim in fenced:
+            if (reason := refused.get(id(write))) is not None:
                 if not waiting.done.done():
-                    waiting.done.set_exception(Fenced(write.id))
+                    waiting.done.set_exception(reason)
                 continue
             self.published(write)
             if not waiting.done.done():
                 waiting.done.set_result(None)
 
-    async def _apply(self, connection: AsyncConnection, writes: list[Write]) -> set[Claim]:
-        appends = [write for write in writes if isinstance(write, Append)]
+    async def _apply(self, connection: AsyncConnection, writes: list[Write]) -> dict[int, StoreError]:
+        """Those that were refused, by `id`."""
+        refused: dict[int, StoreError] = {}
+        begun = await self._room(connection, [write for write in writes if isinstance(write, Begin)], refused)
         kept = await self._new(connection, [write for write in writes if isinstance(write, Keep)])
+        appends = [write for write in writes if isinstance(write, Append)]
         owners = await _valid(connection, [write.claim for write in appends])
-        fenced = {write.claim for write in appends if write.claim not in owners}
+        for write in appends:
+            if write.claim not in owners:
+                refused[id(write)] = Fenced(write.id)
         appends = [write for write in appends if write.claim in owners]
+        present: list[Write] = [*appends, *kept, *begun]
+        runs = [(write.id, write.run) for write in present if write.run is not None]
         rows = [
-            {"response_id": id, "first": run.first, "last": run.last, "data": run.data}
-            for id, run in (
-                *((write.id, write.run) for write in appends),
-                *((write.id, write.run) for write in kept),
-            )
-            if run is not None
+            {"response_id": id, "first": run.first, "last": run.last, "data": run.data} for id, run in runs
         ]
         if rows:
             await connection.execute(insert(events), rows)
         finals = [(write.claim, write.final) for write in appends if write.final is not None]
         if finals:
             await self._end(connection, finals, owners)
-        if kept:
-            await self._insert(connection, kept)
-        return fenced
+        if kept or begun:
+            await self._insert(connection, kept, begun)
+        return refused
+
+    async def _room(
+        self, connection: AsyncConnection, writes: list[Begin], refused: dict[int, StoreError]
+    ) -> list[Begin]:
+        """Those that the queue has room for."""
+        if not writes:
+            return []
+        query = select(func.count()).select_from(responses).where(responses.c.status == "queued")
+        waiting = await connection.scalar(query) or 0
+        taken = []
+        for write in writes:
+            if waiting < write.max_queued:
+                waiting += 1
+                taken.append(write)
+            else:
+                refused[id(write)] = QueueFull()
+        return taken
 
     async def _end(
         self, connection: AsyncConnection, finals: list[tuple[Claim, Final]], owners: dict[Claim, str]
@@ -207,7 +243,7 @@ class Writer:
             del by_id[id]
         return list(by_id.values())
 
-    async def _insert(self, connection: AsyncConnection, kept: list[Keep]) -> None:
+    async def _insert(self, connection: AsyncConnection, kept: list[Keep], begun: list[Begin]) -> None:
         now = time.time()
         rows = [
             {
@@ -215,24 +251,39 @@ class Writer:
                 "status": write.final.status,
                 "background": False,
                 "completed_at": now,
+                "queued_at": None,
                 "expires_at": now + self._retention,
-                "bytes": len(write.request)
-                + len(write.final.response)
-                + (0 if write.run is None else len(write.run.data)),
+                "bytes": _size(write.request, write.final.response, write.run),
             }
             for write in kept
+        ] + [
+            {
+                **write.row,
+                "status": "queued",
+                "background": True,
+                "completed_at": None,
+                "queued_at": now,
+                "expires_at": now + self._retention,
+                "bytes": _size(write.request, write.response, write.run),
+            }
+            for write in begun
         ]
         await connection.execute(insert(responses), rows)
+        texts = [(write.id, write.request, write.final.response) for write in kept]
+        texts += [(write.id, write.request, write.response) for write in begun]
         await connection.execute(
             insert(payloads),
-            [
-                {"response_id": write.id, "request": write.request, "response": write.final.response}
-                for write in kept
-            ],
+            [{"response_id": id, "request": request, "response": shown} for id, request, shown in texts],
         )
         for write in kept:
             found = [*write.input, *write.final.output]
             await index_items(connection, write.row["owner"], write.id, found)
+        for taken in begun:
+            await index_items(connection, taken.row["owner"], taken.id, taken.input)
+
+
+def _size(request: bytes, response: bytes, run: Run | None) -> int:
+    return len(request) + len(response) + (0 if run is None else len(run.data))
 
 
 async def _valid(connection: AsyncConnection, claims: Sequence[Claim]) -> dict[Claim, str]:
