@@ -50,13 +50,9 @@ class Leases:
     async def claim(self, room: int) -> list[Work]:
         """Take on at most `room` queued responses: of callers with little under way first, then by age."""
         now = time.time()
-        taken: list[Work] = []
         async with self._database.transaction("claim") as connection:
-            for id in await self._next(connection, room, now):
-                work = await self._take(connection, id, now)
-                if work is not None:
-                    taken.append(work)
-        return taken
+            ids = await self._next(connection, room, now)
+            return await self._take(connection, ids, now) if ids else []
 
     async def _next(self, connection: AsyncConnection, room: int, now: float) -> list[str]:
         ready = (
@@ -79,10 +75,10 @@ class Leases:
             waiting[owner] = list((await connection.execute(oldest)).scalars())
         return fair(waiting, running, room, self._turns)
 
-    async def _take(self, connection: AsyncConnection, id: str, now: float) -> Work | None:
-        taken = await connection.execute(
+    async def _take(self, connection: AsyncConnection, ids: list[str], now: float) -> list[Work]:
+        await connection.execute(
             update(responses)
-            .where(responses.c.id == id, responses.c.status == "queued")
+            .where(responses.c.id.in_(ids), responses.c.status == "queued")
             .values(
                 status="in_progress",
                 holder=self.holder,
@@ -91,21 +87,21 @@ class Leases:
                 attempts=responses.c.attempts + 1,
             )
         )
-        if not taken.rowcount:
-            return None
-        query = select(*ENTRY, payloads.c.request, payloads.c.response)
-        query = query.join(payloads, payloads.c.response_id == responses.c.id).where(responses.c.id == id)
-        *columns, request, made = (await connection.execute(query)).one()
-        entry = Entry(*columns)
-        response = json.loads(made)
-        last = await connection.scalar(select(func.max(events.c.last)).where(events.c.response_id == id))
-        if last == PREAMBLE_EVENTS - 2:
-            begun = objects.event(
-                last + 1, "response.in_progress", response={**response, "status": "in_progress"}
-            )
-            row = {"response_id": id, "first": last + 1, "last": last + 1, "data": begun}
-            await connection.execute(events.insert().values(**row))
-        return Work(entry, Claim(id, entry.fence), request, response)
+        # What was queued a moment ago and is ours now was taken here.
+        query = (
+            select(*ENTRY, payloads.c.request, payloads.c.response)
+            .join(payloads, payloads.c.response_id == responses.c.id)
+            .where(responses.c.id.in_(ids), responses.c.holder == self.holder)
+        )
+        rows = {row[0]: row for row in (await connection.execute(query)).all()}
+        works = []
+        for id in ids:
+            if id in rows:
+                *columns, request, made = rows[id]
+                entry = Entry(*columns)
+                works.append(Work(entry, Claim(id, entry.fence), request, json.loads(made)))
+        await _begin(connection, works)
+        return works
 
     async def renew(self) -> None:
         """Renew every lease of this process."""
@@ -199,6 +195,29 @@ class Leases:
         query = select(func.max(events.c.last)).where(events.c.response_id == id)
         async with self._database.read("read") as connection:
             return (await connection.scalar(query) or 0) >= PREAMBLE_EVENTS
+
+
+async def _begin(connection: AsyncConnection, works: list[Work]) -> None:
+    """Keep the event that says so, of those that have not begun before."""
+    ids = [work.entry.id for work in works]
+    query = select(events.c.response_id, func.max(events.c.last)).where(events.c.response_id.in_(ids))
+    found = (await connection.execute(query.group_by(events.c.response_id))).all()
+    waiting = {id for id, last in found if last == PREAMBLE_EVENTS - 2}
+    number = PREAMBLE_EVENTS - 1
+    rows = [
+        {
+            "response_id": work.entry.id,
+            "first": number,
+            "last": number,
+            "data": objects.event(
+                number, "response.in_progress", response={**work.response, "status": "in_progress"}
+            ),
+        }
+        for work in works
+        if work.entry.id in waiting
+    ]
+    if rows:
+        await connection.execute(events.insert(), rows)
 
 
 def fair(
