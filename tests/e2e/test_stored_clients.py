@@ -235,6 +235,30 @@ async def test_all_of_it_killed_and_started_again(tmp_path: Path) -> None:
             assert (await stand.events(ids[0]))[: len(seen)] == seen
 
 
+# === a store that fails ===
+
+
+async def test_a_store_that_cannot_be_written_leaves_live_replies_alone(tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream:
+        # A directory where the file should be: what a read-only or a full disk does comes out the same way.
+        config = configured(upstream, tmp_path)
+        async with (
+            shared_gateway(config, tmp_path) as gateway,
+            openai.AsyncOpenAI(base_url=gateway.api_url, api_key="-", max_retries=0) as client,
+        ):
+            live = await client.responses.create(model="chat", input="x")
+            stream = await client.responses.create(model="responses", input="x", stream=True)
+            events = [event async for event in stream]
+            assert live.status == "completed"
+            assert events[-1].type == "response.completed"
+            with pytest.raises(openai.InternalServerError) as refused:
+                await client.responses.create(model="chat", input="x", background=True)
+            assert (refused.value.status_code, refused.value.code) == (503, "store_unavailable")
+            assert await gateway.wait_line(event="response_store_failed")
+            failures = "sluicegate_response_store_failures_total"
+            await gateway.wait_metrics(lambda found: (found.value(failures) or 0) > 0)
+
+
 # === a real server ===
 
 
