@@ -19,9 +19,9 @@ CHAT = {"model": "small", "messages": []}
 
 @pytest.fixture
 async def client(config: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(load_data(config)), port=0, log_config=None, lifespan="on", ws="none")
-    )
+    # Nothing is kept: there is no place for it but the user's own.
+    app = create_app(load_data({**config, "responses": {"store": False}}))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on", ws="none"))
     task = asyncio.ensure_future(server.serve())
     async with asyncio.timeout(20):
         while not server.started:
@@ -81,7 +81,7 @@ async def test_a_response_comes_whole_and_as_events(
     client: httpx.AsyncClient, upstream: ScriptedUpstream
 ) -> None:
     upstream.script = Script(tokens=20, reasoning_tokens=3)
-    asked = {"model": "small", "input": "hi"}
+    asked = {"model": "small", "input": "hi", "store": False}
     whole = (await client.post("/v1/responses", json=asked)).json()
     validate(whole)
     stream = await client.post("/v1/responses", json=asked | {"stream": True})

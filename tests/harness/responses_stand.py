@@ -58,8 +58,11 @@ def request(**members: Any) -> bytes:
 async def responses_stand(
     directory: Path, config: Mapping[str, Any] | None = None
 ) -> AsyncIterator[ResponsesStand]:
-    """A stand. `config` adds to the configuration as for `wire_stand`."""
-    added = config or {}
+    """A stand that keeps no responses: nothing depends on what was asked before.
+
+    `config` adds to the configuration as for `wire_stand`.
+    """
+    added = {"responses": {"store": False}, **(config or {})}
     upstreams = {
         "always": {"streaming": "always"},
         "never": {"streaming": "never"},

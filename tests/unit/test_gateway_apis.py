@@ -22,6 +22,7 @@ CONFIG: dict[str, Any] = {
     },
     "models": {"chat": "chats", "response": "responds", "any": ["chats", "responds", "both"]},
     "cost": {"genai_prices": False},
+    "responses": {"store": False},
 }
 
 
