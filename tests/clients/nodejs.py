@@ -18,7 +18,9 @@ needs_node = pytest.mark.skipif(
 )
 
 
-async def run_program(*arguments: str, **environ: str) -> tuple[int | None, str, str]:
+async def run_program(
+    *arguments: str, seconds: float = SECONDS, **environ: str
+) -> tuple[int | None, str, str]:
     """`node` with these arguments: its exit code, standard output and standard error."""
     process = await asyncio.create_subprocess_exec(
         "node",
@@ -29,7 +31,7 @@ async def run_program(*arguments: str, **environ: str) -> tuple[int | None, str,
         env={**os.environ, **environ},
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+        out, err = await asyncio.wait_for(process.communicate(), seconds)
     finally:
         if process.returncode is None:
             process.kill()

@@ -49,6 +49,6 @@ def _configuration(base_url: str) -> Mapping[str, Any]:
             BY_CHAT: {"upstream": "chat", "model": NAME},
             BY_RESPONSES: {"upstream": "responses", "model": NAME},
         },
-        "prices": {model: {"input": 1, "output": 4} for model in MODELS},
+        "prices": {model: {"input": 1, "cached_input": 0.1, "output": 4} for model in MODELS},
         "cost": {"genai_prices": False},
     }
