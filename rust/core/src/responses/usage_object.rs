@@ -1,11 +1,8 @@
 //! A response's `usage`.
 
-use crate::cost;
-use crate::json::scan::{Kind, MAX_DEPTH, Value};
-use crate::json::splice::Splice;
 use crate::output::Spent;
 
-use super::vocabulary::{count, key, number, raw};
+use super::vocabulary::{count, key, number};
 
 /// Appends what was used as the Responses interface says it. Every member that its types require is there: a count that was not
 /// reported is 0. What the upstream charged keeps its name, unless that is one of the added members'.
@@ -33,31 +30,7 @@ pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
         usage.total_tokens().unwrap_or(0),
         &mut object,
     );
-    if let (Some(cost), Some(name)) = (&usage.upstream_cost, usage.upstream_cost_field) {
-        match name.split_once('.') {
-            None => raw(name, cost.as_bytes(), &mut object),
-            // The path to it (Perplexity's `cost.total_cost`).
-            Some((outer, inner)) => {
-                key(outer, &mut object);
-                object.extend_from_slice(b"{\"");
-                object.extend_from_slice(inner.as_bytes());
-                object.extend_from_slice(b"\":");
-                object.extend_from_slice(cost.as_bytes());
-                object.push(b'}');
-            }
-        }
-    }
-    object.push(b'}');
-    let mut plan = Splice::new();
-    if let Some(members) = spent.members {
-        let whole = Value {
-            kind: Kind::Object,
-            start: 0,
-            end: object.len(),
-        };
-        cost::splice(&object, whole, members, MAX_DEPTH, &mut plan);
-    }
-    plan.apply(&object, out);
+    spent.end(object, out);
 }
 
 #[cfg(test)]
@@ -84,17 +57,6 @@ mod tests {
             written(&Usage::default(), None),
             r#"{"input_tokens":0,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":0,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":0}"#
         );
-    }
-
-    #[test]
-    fn a_cost_is_where_the_upstream_has_it() {
-        let usage = Usage {
-            upstream_cost: Some("0.5".into()),
-            upstream_cost_field: Some("cost.total_cost"),
-            ..Usage::default()
-        };
-        let said = written(&usage, Some("\"cost\":1"));
-        assert!(said.ends_with(r#","upstream_cost":{"total_cost":0.5},"cost":1}"#));
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! A completion's `usage`.
 
-use crate::cost;
-use crate::json::scan::{Kind, MAX_DEPTH, Value};
-use crate::json::splice::Splice;
 use crate::output::Spent;
 
 /// Appends what was used as chat says it. The three counts that its types require are there; a part that was not reported is not. What the
@@ -34,20 +31,7 @@ pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
         ],
         &mut object,
     );
-    if let (Some(cost), Some(name)) = (&usage.upstream_cost, usage.upstream_cost_field) {
-        object.push_str(&format!(",\"{name}\":{cost}"));
-    }
-    object.push('}');
-    let mut plan = Splice::new();
-    if let Some(members) = spent.members {
-        let whole = Value {
-            kind: Kind::Object,
-            start: 0,
-            end: object.len(),
-        };
-        cost::splice(object.as_bytes(), whole, members, MAX_DEPTH, &mut plan);
-    }
-    plan.apply(object.as_bytes(), out);
+    spent.end(object.into_bytes(), out);
 }
 
 fn details(name: &str, counts: &[(&str, Option<u64>)], object: &mut String) {
