@@ -7,6 +7,7 @@ mod meter;
 mod pipeline;
 mod responses_to_chat;
 mod splitter;
+mod translation;
 
 pub(crate) use chat_to_responses::PyChatToResponses;
 pub(crate) use decoder::{PyDecoder, PyEvent};
