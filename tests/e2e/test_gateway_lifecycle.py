@@ -141,6 +141,30 @@ async def test_a_signal_to_the_whole_group_is_one_order(
     assert await running.wait() == 0
 
 
+async def test_signals_that_come_at_once_are_one_order(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    """A worker has its parent's SIGTERM and the group's SIGINT before it has looked at either."""
+    upstream.script = Script(tokens=40, pace=0.05)
+    running = await gateway(config)
+    stream = await begin_stream(running)
+    [worker] = worker_pids(running)
+    os.kill(worker, signal.SIGSTOP)
+    running.signal(signal.SIGINT)
+    os.kill(worker, signal.SIGTERM)
+    os.kill(worker, signal.SIGINT)
+    os.kill(worker, signal.SIGCONT)
+    for _ in range(20):
+        # One that is still pending swallows those that come after it.
+        await asyncio.sleep(0.005)
+        os.kill(worker, signal.SIGTERM)
+        os.kill(worker, signal.SIGINT)
+    await running.wait_line(event="draining")
+    assert (await stream).endswith("data: [DONE]\n\n")
+    assert await running.wait() == 0
+    assert len(running.find(event="draining")) == 1
+
+
 async def test_many_signals_to_a_worker_do_not_hang_it(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:

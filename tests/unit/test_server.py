@@ -15,6 +15,7 @@ import pytest
 from sluicegate.config import load_data
 from sluicegate.server.address import hold_address
 from sluicegate.server.limits import connections_per_worker, raise_open_files
+from sluicegate.server.stopping import StopOrder
 from sluicegate.server.worker import Plan
 
 serving = import_module("sluicegate.server.serve")
@@ -74,6 +75,42 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
         pytest.skip("no IPv6 here")
     with address.holder:
         assert str(address) == f"[::1]:{address.port}"
+
+
+# === signals ===
+
+
+class Loop:
+    """Where a server leaves its handlers."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Any] = {}
+
+    def add_signal_handler(self, number: int, callback: Any, *args: Any) -> None:
+        self.handlers[number] = lambda: callback(*args)
+
+
+def test_all_signals_that_stop_are_one_order() -> None:
+    loop: Any = Loop()
+    order = StopOrder(loop)
+    told: list[Any] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.append, "server")
+    loop.add_signal_handler(signal.SIGHUP, told.append, "reload")
+    order.also(lambda: told.append("gateway"))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        loop.handlers[number]()
+    assert told == ["server", "gateway", "reload"]
+
+
+def test_an_order_that_comes_early_is_not_forgotten() -> None:
+    loop: Any = Loop()
+    order = StopOrder(loop)
+    told: list[str] = []
+    loop.add_signal_handler(signal.SIGTERM, told.append, "server")
+    loop.handlers[signal.SIGTERM]()
+    order.also(lambda: told.append("gateway"))
+    assert told == ["server", "gateway"]
 
 
 # === limits ===

@@ -5,15 +5,14 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from sluicegate.config import Config, load_file
 from sluicegate.gateway import Gateway, create_app
 from sluicegate.server.reload import RELOAD_SIGNAL, Stamp, faults_of, stamp_of
+from sluicegate.server.stopping import StopOrder
 from sluicegate.telemetry import Log
 
 
@@ -32,14 +31,10 @@ def load_worker(plan: Plan) -> Gateway:
     server = plan.config.server
     log = Log.configured(server.log.level, server.log.format)
     gateway = create_app(plan.config, log=log)
-    gateway.on_startup = partial(_begin, gateway, plan, log)
+    # The loop that the server will run: it has not given its signal handlers to it yet.
+    order = StopOrder(asyncio.get_event_loop())
+    gateway.on_startup = partial(_begin, gateway, plan, log, order)
     return gateway
-
-
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-# Within this time the server's own handler has seen the signal.
-_SEEN_SECONDS = 0.5
 
 
 # Cyclic garbage is rare here, and each request makes some hundred objects: by default they are searched for
@@ -47,12 +42,12 @@ _SEEN_SECONDS = 0.5
 _GC_THRESHOLD = 20_000
 
 
-def _begin(gateway: Gateway, plan: Plan, log: Log) -> None:
+def _begin(gateway: Gateway, plan: Plan, log: Log, order: StopOrder) -> None:
     # What there is by now stays; it need not be searched again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
-    _watch(gateway, plan.config.server.drain_seconds)
+    _watch(gateway, plan.config.server.drain_seconds, order)
     if plan.path is not None:
         _follow(gateway, plan.path, plan.stamp, log)
 
@@ -83,35 +78,13 @@ def _follow(gateway: Gateway, path: Path, stamp: Stamp, log: Log) -> None:
     gateway.keep(loop.create_task(follow()))
 
 
-def _watch(gateway: Gateway, drain_seconds: float) -> None:
+def _watch(gateway: Gateway, drain_seconds: float, order: StopOrder) -> None:
     loop = asyncio.get_running_loop()
-
-    def drain() -> None:
-        gateway.drain(drain_seconds)
-        # The server's handler blocks for ever on the third signal that it sees: its channel holds one, and it
-        # reads one. From now on the parent alone decides (it kills).
-        for number in _STOPPING:
-            loop.call_later(_SEEN_SECONDS, loop.add_signal_handler, number, lambda: None)
-
-    for number in _STOPPING:
-        _also_call(number, drain, loop)
+    order.also(partial(gateway.drain, drain_seconds))
     parent = multiprocessing.parent_process()
     if parent is not None:
         # Readable once the parent is gone, however it went: nobody else would ever stop this process.
         loop.add_reader(parent.sentinel, _orphaned, loop, parent.sentinel)
-
-
-def _also_call(number: signal.Signals, callback: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    # The server's own handler (stop accepting, finish what runs) is called by the loop, which learns of the
-    # signal through its wake-up descriptor; it is left alone.
-    previous = signal.getsignal(number)
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        if callable(previous):
-            previous(signum, frame)
-        loop.call_soon_threadsafe(callback)
-
-    signal.signal(number, handle)
 
 
 def _orphaned(loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
