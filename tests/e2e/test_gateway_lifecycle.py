@@ -101,7 +101,7 @@ async def test_no_new_connection_is_accepted_while_it_drains(
 async def test_a_stream_past_the_drain_deadline_is_told_so_and_recorded(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    upstream.script = Script(tokens=100_000, pace=0.02)
+    upstream.script = Script(tokens=5_000, pace=0.02)
     running = await gateway({**config, "server": {"drain_seconds": 0.5}})
     stream = await begin_stream(running)
     assert await running.stop() == 0
@@ -116,7 +116,7 @@ async def test_a_stream_past_the_drain_deadline_is_told_so_and_recorded(
 async def test_a_second_signal_ends_it_at_once(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    upstream.script = Script(tokens=100_000, pace=0.02)
+    upstream.script = Script(tokens=5_000, pace=0.02)
     running = await gateway(config)
     stream = await begin_stream(running)
     running.signal()
@@ -267,7 +267,7 @@ async def test_metrics_of_all_workers_come_from_each(
 async def test_a_worker_that_dies_is_replaced_and_its_streams_are_not_counted_on(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    upstream.script = Script(tokens=100_000, pace=0.02)
+    upstream.script = Script(tokens=5_000, pace=0.02)
     running = await gateway(config)
     running.may_complain = True
     stream = await begin_stream(running)

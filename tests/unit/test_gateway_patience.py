@@ -10,6 +10,7 @@ from fakes.asgi import Connection
 from fakes.relay import FakeExchange, FakeOutcome, FakeRelay
 from sluicegate.config import load_data
 from sluicegate.gateway import create_app, patience
+from sluicegate.gateway.threads import Ending
 
 CONFIG: dict[str, Any] = {
     "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
@@ -86,20 +87,20 @@ async def test_many_requests_share_the_timer(monkeypatch: pytest.MonkeyPatch) ->
 
     class Waiting:
         def __init__(self) -> None:
-            self.over: asyncio.Future[bool] = loop.create_future()
+            self.over = Ending(loop)
+            self.looks = asyncio.Event()
 
-        def settle(self, over: bool) -> None:
-            if not self.over.done():
-                self.over.set_result(over)
+        def look(self) -> None:
+            self.looks.set()
 
     watch = patience.Patience()
     monkeypatch.setattr(loop, "call_later", counted)
     replies = [Waiting() for _ in range(100)]
     for reply in replies:
         watch.wait_for(reply, loop)  # type: ignore[arg-type]
-    replies[0].settle(True)
+    replies[0].over.end()
     async with asyncio.timeout(5):
-        assert await asyncio.gather(*(reply.over for reply in replies)) == [True] + [False] * 99
+        await asyncio.gather(*(reply.looks.wait() for reply in replies[1:]))
     assert len(timers) < 10
     assert not watch._waiting
     assert not watch._planned

@@ -172,4 +172,4 @@ def test_prices_of_ones_own_stay() -> None:
     prices = Free()
     gateway = create_app(load_data(CONFIG), prices=prices)
     gateway.reload(load_data({**CONFIG, "prices": {"small": {"input": 1}}}))
-    assert gateway._state.prices is prices
+    assert gateway._state.serving.prices is prices

@@ -23,7 +23,7 @@ from sluicegate.gateway import (
 from sluicegate.gateway.asgi import Application, Receive, Scope, Send, request_id_of, respond
 from sluicegate.gateway.keys import Keyring
 from sluicegate.gateway.refusal import refuse
-from sluicegate.gateway.state import State
+from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_creation import StoringEndpoint
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.pricing import PricePolicy, policy_for
@@ -70,6 +70,7 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await self._state.onto_loop()
             await self._not_http(scope, receive, send)
             return
         path: str = scope["path"]
@@ -91,6 +92,8 @@ class Gateway:
                 await self._refuse(scope, receive, send, error)
             return
         try:
+            if not getattr(endpoint, "any_thread", False):
+                await self._state.onto_loop()
             await endpoint(scope, receive, send)
         except Exception as error:
             self._state.log.error("unhandled", path=path, error=where(error))
@@ -108,6 +111,7 @@ class Gateway:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: errors.ErrorReply) -> None:
         started = perf_counter()
+        await self._state.onto_loop()
         headers = dict(scope["headers"])
         request_id = request_id_of(headers)
         await refuse(receive, send, error, headers, request_id)
@@ -137,6 +141,7 @@ class Gateway:
     def startup(self) -> None:
         """Start the relay."""
         state = self._state
+        state.on_loop()
         state.running_relay()
         state.responses.start(self._responses.execute)
         state.log.info(
@@ -161,7 +166,7 @@ class Gateway:
         upstreams that are the same. Raises `ConfigurationError`, and then nothing has changed.
         """
         state = self._state
-        state.serve(
+        state.serving = Serving(
             config.model_copy(update={"server": state.config.server, "responses": state.config.responses}),
             Keyring(config.keys),
             ModelTable(config, state.models),
@@ -211,8 +216,8 @@ class Gateway:
             self._closing.cancel()
         await state.responses.drain(0)
         await self._close_relay()
+        state.idle = asyncio.Event()
         if state.open:
-            state.idle = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(state.idle.wait(), CLOSE_SECONDS)
         if state.open:
@@ -242,11 +247,8 @@ def create_app(
     models = ModelTable(config)
     return Gateway(
         State(
-            config=config,
-            keys=Keyring(config.keys),
-            models=models,
+            serving=Serving(config, Keyring(config.keys), models, prices or policy_for(config)),
             policy=policy or Ordered(),
-            prices=prices or policy_for(config),
             log=log,
             metrics=metrics,
             responses=ResponseStore(config.responses, [model.name for model in models], metrics.stored, log),

@@ -23,7 +23,7 @@ from sluicegate.gateway.patience import Patience
 from sluicegate.gateway.recording import outcome_record
 from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.reply import Reply
-from sluicegate.gateway.state import State
+from sluicegate.gateway.state import Serving, State
 from sluicegate.routing import Model
 from sluicegate.telemetry import RequestRecord, Result, where
 
@@ -36,6 +36,9 @@ class RelayedEndpoint:
 
     __slots__ = ("_name", "_path", "_patience", "_state")
 
+    any_thread = True
+    """Whether it may be called on any thread, as `gateway.threads` has it."""
+
     def __init__(self, state: State, name: str, path: str) -> None:
         self._state = state
         self._name = name
@@ -43,15 +46,15 @@ class RelayedEndpoint:
         self._patience = Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = self._state
-        call = Call(self, scope, receive, send)
+        serving = self._state.serving
+        call = Call(self, serving, scope, receive, send)
         headers = call.headers
-        client = state.keys.client(headers.get(b"authorization"))
+        client = serving.keys.client(headers.get(b"authorization"))
         if client is None:
             await call.refuse(errors.invalid_key(b"authorization" in headers), unread=True)
             return
         call.key = client.name
-        limit = state.config.server.max_body_bytes
+        limit = serving.config.server.max_body_bytes
         try:
             body = await read_body(receive, content_length(headers), limit)
         except BodyTooLarge:
@@ -70,7 +73,7 @@ class RelayedEndpoint:
         if not name:
             await call.refuse(errors.missing_model())
             return
-        model = state.models.get(name)
+        model = serving.models.get(name)
         if model is None:
             call.requested_model = name
             await call.refuse(errors.unknown_model(name))
@@ -89,8 +92,8 @@ class RelayedEndpoint:
         state = self._state
         call.model = model.name
         routes = state.policy.order(model)
-        loop = state.running_loop()
-        reply = Reply(state, loop, state.tasks, call.send, call.request_id, model.name, routes)
+        loop = state.loop()
+        reply = Reply(state, call.serving, loop, call.receive, call.send, call.request_id, model.name, routes)
         try:
             exchange = self._submit(state.running_relay(), request, routes[0], call, reply)
         except Exception as error:
@@ -107,28 +110,14 @@ class RelayedEndpoint:
             state.metrics.stream_started(model.name)
         self._patience.wait_for(reply, loop)
         try:
-            if not await reply.over:
-                await self._until_left(call, reply)
+            await reply.over
         finally:
+            reply.stop_looking()
             outcome = exchange.outcome
             if outcome is None:
                 self._client_left(call, reply, streams, exchange, loop)
             else:
                 self._record(call, reply, streams, outcome)
-
-    async def _until_left(self, call: "Call", reply: Reply) -> None:
-        """Returns when the client has left, or has the whole reply."""
-        task = asyncio.current_task()
-        reply.watch(task)
-        try:
-            while (await call.receive())["type"] != "http.disconnect":
-                pass
-        except asyncio.CancelledError:
-            # Cancelled by `Reply.abort`: the task ends with its reply unfinished, and the server cuts it off.
-            if task is None or not reply.aborted or task.uncancel():
-                raise
-        finally:
-            reply.watch(None)
 
     def _client_left(
         self, call: "Call", reply: Reply, streams: bool, exchange: Exchange, loop: asyncio.AbstractEventLoop
@@ -156,11 +145,14 @@ class Call:
 
     __slots__ = (
         "_endpoint", "_started", "body", "exchange", "headers", "keep", "key", "model", "receive",
-        "request_id", "requested_model", "response_id", "scope", "send",
+        "request_id", "requested_model", "response_id", "scope", "send", "serving",
     )  # fmt: skip
 
-    def __init__(self, endpoint: RelayedEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, endpoint: RelayedEndpoint, serving: Serving, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._endpoint = endpoint
+        self.serving = serving
         self._started = perf_counter()
         self.scope = scope
         self.receive = receive
@@ -181,6 +173,7 @@ class Call:
         """Answer with `error`. `unread`: the client may still be sending."""
         self._record(error.status, error.code)
         if unread:
+            await self._endpoint._state.onto_loop()
             await refuse(self.receive, self.send, error, self.headers, self.request_id)
         else:
             headers = [*error.headers, (b"x-request-id", self.request_id.encode())]

@@ -1,14 +1,15 @@
 """One reply on its way: what the relay asks of Python while it moves the bytes."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from sluicegate._core import Fault, Route, Usage
-from sluicegate.gateway.asgi import Message, Send
+from sluicegate.gateway.asgi import Message, Receive, Send
 from sluicegate.gateway.errors import ErrorReply, from_fault, internal
-from sluicegate.gateway.state import State
+from sluicegate.gateway.state import Serving, State
+from sluicegate.gateway.threads import Ending
+from sluicegate.gateway.watch import ClientWatch
 from sluicegate.pricing import Cost, members
 from sluicegate.routing import may_succeed_elsewhere
 from sluicegate.telemetry import where
@@ -17,21 +18,22 @@ from sluicegate.telemetry import where
 class Reply:
     """The relay's `Reply` protocol over one ASGI `send`.
 
-    `price`, `failed`, `defer`, `finished` and `abort` run on the relay's thread, one at a time; the rest on
-    the event loop's. What the two share is only read by the loop after the exchange has ended.
+    `price`, `failed`, `defer`, `finished` and `abort` run on the relay's thread, one at a time; `look` on the
+    event loop's. What these write is read by the request's coroutine only after the exchange has ended.
     """
 
     __slots__ = (
-        "_cost_style", "_forwards_authorization", "_loop", "_position", "_prices", "_routes", "_sent",
-        "_state", "_task", "_tasks",
-        "aborted", "code", "cost", "model", "over", "priced_usage", "request_id", "route", "send", "tried",
+        "_cost_style", "_forwards_authorization", "_loop", "_position", "_prices", "_receive", "_routes",
+        "_sent", "_state", "_watch",
+        "code", "cost", "model", "over", "priced_usage", "request_id", "route", "send", "tried",
     )  # fmt: skip
 
     def __init__(
         self,
         state: State,
+        serving: Serving,
         loop: asyncio.AbstractEventLoop,
-        tasks: set[asyncio.Task[None]],
+        receive: Receive,
         send: Send,
         request_id: str,
         model: str,
@@ -49,17 +51,16 @@ class Reply:
         self.priced_usage: Usage | None = None
         self.cost: Cost | None = None
         """Of `priced_usage`."""
-        self.aborted = False
-        self.over: asyncio.Future[bool] = loop.create_future()
-        """True: nothing more will be sent. False: it is time to look whether the client is still there."""
+        self.over = Ending(loop)
+        """Nothing more will be sent: the server has all of it, or the client has left."""
         self._state = state
         # As the configuration was when the request came: another one may hold before it ends.
-        self._cost_style = state.config.cost.style
-        self._prices = state.prices
-        self._forwards_authorization = state.forwards_authorization
+        self._cost_style = serving.config.cost.style
+        self._prices = serving.prices
+        self._forwards_authorization = serving.forwards_authorization
         self._loop = loop
-        self._tasks = tasks
-        self._task: asyncio.Task[Any] | None = None
+        self._receive = receive
+        self._watch: ClientWatch | None = None
         self._routes = routes
         self._position = 0
         self._sent: Fault | None = None
@@ -112,38 +113,29 @@ class Reply:
         return reply.status, reply.headers, reply.body
 
     def finished(self) -> None:
-        """The server has the whole reply: the request's task may end."""
-        self._call_soon(self.settle, True)
+        """The server has the whole reply."""
+        self.over.end()
 
     def abort(self) -> None:
-        """The reply cannot be completed: end the request's task, so that the server cuts the connection."""
-        self._call_soon(self._abort)
+        """The reply cannot be completed: it ends all the same, so that the server cuts the connection."""
+        self.over.end()
 
-    def settle(self, over: bool) -> None:
-        """Wake the request's task, if it waits for that."""
+    def look(self) -> None:
+        """Find out when the client leaves: the reply is over then."""
         if not self.over.done():
-            self.over.set_result(over)
+            self._watch = ClientWatch(self.over, self._receive)
+            self._watch.look()
 
-    def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """`task` waits for the client to leave: `abort` ends it. None: it does no longer."""
-        self._task = task
-
-    def _call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:
-        # RuntimeError: the loop is closed; the server is gone, and the client with it.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *arguments)
-
-    def _abort(self) -> None:
-        self.settle(True)
-        if self._task is not None and not self.aborted:
-            self.aborted = True
-            self._task.cancel()
+    def stop_looking(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
 
     def _start_delivery(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
         task = self._loop.create_task(self._deliver(message, resume))
         # The loop itself keeps only weak references to tasks.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks = self._state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _deliver(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
         ok = False

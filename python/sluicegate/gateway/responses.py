@@ -18,6 +18,9 @@ class ResponsesEndpoint(RelayedEndpoint):
 
     __slots__ = ()
 
+    # What is kept is the event loop's.
+    any_thread = False
+
     def __init__(self, state: State) -> None:
         super().__init__(state, "responses", "/responses")
 

@@ -202,9 +202,10 @@ class StoringEndpoint(ResponsesEndpoint):
                 (b"x-request-id", entry.request_id.encode("latin-1", "replace")),
             ],
         }
-        call = Call(self, scope, receive, send)
+        serving = self._state.serving
+        call = Call(self, serving, scope, receive, send)
         call.key = entry.owner or None
-        model = self._state.models.get(entry.model)
+        model = serving.models.get(entry.model)
         if model is None:
             await call.refuse(errors.unknown_model(entry.model))
             return

@@ -8,7 +8,7 @@ from sluicegate.routing.model import Model
 
 
 class Policy(Protocol):
-    """One way to choose. Called on the event loop, once a request: it must not block."""
+    """One way to choose. Called once a request, on any thread: it must not block."""
 
     def order(self, model: Model) -> Sequence[Route]:
         """The routes to try, first to last; at least one."""

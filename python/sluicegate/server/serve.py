@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from granian.constants import HTTPModes, Interfaces, Loops, SSLProtocols
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 from granian.server import Server
@@ -26,7 +26,7 @@ from sluicegate.server.address import Address, hold_address
 from sluicegate.server.certificate import check_certificate
 from sluicegate.server.limits import connections_per_worker, raise_open_files
 from sluicegate.server.reload import Reloader, Stamp, stamp_of, tell
-from sluicegate.server.worker import Plan, load_worker
+from sluicegate.server.worker import LOOP, Plan, load_worker
 from sluicegate.telemetry import Log
 
 BACKLOG = 4096
@@ -125,7 +125,7 @@ def _run(config: Config, config_path: Path | None, address: Address, log: Log) -
         port=address.port,
         interface=Interfaces.ASGI,
         workers=settings.workers,
-        loop=Loops.uvloop,
+        loop=LOOP,
         http=_HTTP[settings.http],
         websockets=False,
         backlog=BACKLOG,

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from sluicegate.config import Config, load_file
 from sluicegate.gateway import Gateway, create_app
+from sluicegate.server.loop import LOOP
 from sluicegate.server.reload import RELOAD_SIGNAL, Stamp, faults_of, stamp_of
 from sluicegate.server.stopping import StopOrder
 from sluicegate.telemetry import Log
+
+# LOOP: a worker makes its loop by that name, before anything else here is called.
+__all__ = ["LOOP", "Plan", "load_worker"]
 
 
 @dataclass(slots=True)

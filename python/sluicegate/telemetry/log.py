@@ -29,8 +29,7 @@ class Log:
         self._level = _LEVELS[level]
         self._console = console
         self._lines = LineWriter(fd)
-        self._second = -1
-        self._second_text = ""
+        self._second = (-1, "")
 
     @classmethod
     def configured(cls, level: Level, form: Literal["auto", "json", "console"], fd: int = 1) -> "Log":
@@ -86,10 +85,12 @@ class Log:
     def _now(self) -> str:
         now = time.time()
         second = int(now)
-        if second != self._second:
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._second = second
-        return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
+        known, text = self._second
+        if second != known:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            # In one piece: other threads write, too.
+            self._second = (second, text)
+        return f"{text}.{int((now - second) * 1000):03d}Z"
 
 
 def where(error: BaseException) -> str:

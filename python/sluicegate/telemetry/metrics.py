@@ -12,6 +12,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -125,7 +126,7 @@ class _Series:
 
 
 class Metrics:
-    """The metrics of one gateway. All methods are for the event loop's thread."""
+    """The metrics of one gateway. Any thread may record; the rest is for the event loop's."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -205,6 +206,12 @@ class Metrics:
         self._streams: dict[str, Gauge] = {}
         self._flush_planned = False
         self._known_dropped = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._recording = Lock()
+
+    def flush_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Flush on `loop` from now on. Without one each record is flushed at once."""
+        self._loop = loop
 
     def stream_started(self, model: str) -> None:
         """A streaming request of `model` is under way; `stream_ended` must follow."""
@@ -218,6 +225,13 @@ class Metrics:
 
     def record(self, record: RequestRecord) -> None:
         """Count a request that is over."""
+        with self._recording:
+            self._count(record)
+            plan, self._flush_planned = not self._flush_planned, True
+        if plan:
+            self._plan_flush()
+
+    def _count(self, record: RequestRecord) -> None:
         labels = (record.endpoint, record.model, record.upstream)
         series = self._series.get(labels)
         if series is None:
@@ -254,8 +268,6 @@ class Metrics:
         if record.estimated:
             series.estimated.value += 1
         self._dirty.add(series)
-        if not self._flush_planned:
-            self._plan_flush()
 
     def dropped_lines(self, total: int) -> None:
         """`total` log lines were lost in this process so far."""
@@ -265,12 +277,15 @@ class Metrics:
 
     def flush(self) -> None:
         """Move what waits into prometheus-client's values, where other workers see it."""
-        self._flush_planned = False
-        dirty, self._dirty = self._dirty, set()
+        with self._recording:
+            self._flush_planned = False
+            dirty, self._dirty = self._dirty, set()
+            for waiting in self._waiting_faults.values():
+                waiting.flush()
         for series in dirty:
-            series.flush()
-        for waiting in self._waiting_faults.values():
-            waiting.flush()
+            # One by one: whoever records waits for no more than that.
+            with self._recording:
+                series.flush()
 
     async def render(self, accept: str = "") -> tuple[str, bytes]:
         """(content type, exposition) of all workers. `accept`: the scraper's `Accept` header."""
@@ -295,13 +310,14 @@ class Metrics:
         waiting.value += 1
 
     def _plan_flush(self) -> None:
+        loop = self._loop
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self.flush()
-            return
-        self._flush_planned = True
-        loop.call_later(FLUSH_SECONDS, self.flush)
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.call_later, FLUSH_SECONDS, self.flush)
+                return
+        except RuntimeError:  # The loop is closed.
+            pass
+        self.flush()
 
 
 def forget_dead(directory: str) -> None:
