@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest_asyncio
 from harness.responses_stream import check
 from harness.strict_openai import validate
 from harness.wire_stand import DONE, MODEL, Exchange, WireStand, chunk, completion, dumps, event, wire_stand
-from sluicegate.testing import Fault, Script, ScriptedUpstream, Step, UsageScript, body
+from sluicegate.testing import Fault, Script, ScriptedUpstream, Step, ToolCall, UsageScript, body
 from sse_reference import parse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -197,8 +197,8 @@ async def test_a_stream_that_breaks_off_ends_in_the_protocols_words(stand: Stand
     exchange = await stand.stream(CREATED, PROGRESS, TOKEN, "close")
     sent = CREATED + PROGRESS + TOKEN
     assert exchange.body.startswith(sent)
-    error, failed = parse(exchange.body.removeprefix(sent))
-    assert (error.name, failed.name) == ("error", "response.failed")
+    error, failed, done = parse(exchange.body.removeprefix(sent))
+    assert (error.name, failed.name, done.data) == ("error", "response.failed", "[DONE]")
     for said in (error, failed):
         validate(said.json())
     assert error.json()["sequence_number"] == 3
@@ -211,9 +211,51 @@ async def test_a_stream_that_breaks_off_ends_in_the_protocols_words(stand: Stand
     assert (exchange.line["result"], exchange.line["fault"]) == ("failed", "truncated")
 
 
+@pytest.mark.parametrize("ending", ["close", "reset"])
+async def test_wherever_a_stream_breaks_off_every_promise_is_kept(stand: Stand, ending: Any) -> None:
+    calls = (ToolCall(id="call_1"), ToolCall(id="call_2", arguments='{"city":"Oslo"}'))
+    whole = Script(reasoning_tokens=2, tokens=3, tool_calls=calls)
+    events = len(check((await stand.ask(whole, stream=True)).body).events)
+    assert events > 25
+    output: list[Any] = []
+    for count in range(1, events):
+        script = replace(whole, faults=(Fault(action=ending, events=count),))
+        streamed = check((await stand.ask(script, stream=True)).body)
+        assert streamed.response["status"] == "failed"
+        assert streamed.types[count:][-2:] == ["error", "failed"]
+        assert len(streamed.output) >= len(output)
+        output = streamed.output
+    assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]
+
+
+async def test_a_response_that_was_never_named_has_an_id_of_ours(stand: Stand) -> None:
+    exchange = await stand.stream(b": ping\n\n", "close")
+    streamed = check(exchange.body)
+    assert streamed.types == ["created", "in_progress", "error", "failed"]
+    assert streamed.response["id"].startswith("resp_")
+    assert streamed.response["id"] != "resp_unknown"
+    assert streamed.response["model"] == MODEL
+    again = await stand.stream(b": ping\n\n", "close")
+    assert check(again.body).response["id"] != streamed.response["id"]
+
+
+async def test_an_upstreams_error_event_is_followed_by_the_failure(stand: Stand) -> None:
+    alone = event_of("error", 3, code="insufficient_quota", message="No quota.", param=None)
+    sent = CREATED + PROGRESS + TOKEN + alone
+    for ending in ("close", "reset", b""):
+        exchange = await stand.stream(sent, 0.05, ending)
+        assert exchange.body.startswith(sent)
+        failed, done = parse(exchange.body.removeprefix(sent))
+        assert (failed.name, done.data) == ("response.failed", "[DONE]")
+        validate(failed.json())
+        assert failed.json()["sequence_number"] == 4
+        assert failed.json()["response"]["error"]["message"] == "No quota."
+        assert exchange.line["result"] == "failed"
+
+
 async def test_a_stall_ends_in_the_protocols_words(stand: Stand) -> None:
     exchange = await stand.stream(CREATED, TOKEN, "stall", model="hurried")
-    error, failed = parse(exchange.body.removeprefix(CREATED + TOKEN))
+    error, failed, _ = parse(exchange.body.removeprefix(CREATED + TOKEN))
     assert error.json()["code"] == "between_tokens_timeout"
     assert failed.json()["response"]["status"] == "failed"
 

@@ -20,12 +20,13 @@ use bytes::Bytes;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
-use crate::responses::echo::Echo;
+use crate::responses::echo::{Asked, Echo};
+use crate::responses::forwarded::Forwarded;
 use crate::usage::{Dialect, Usage};
 
 use conversion::{Folding, Unfolding};
 use document::Replies;
-use failure::{Failure, Position};
+use failure::{Failure, Known};
 use reply::Reply;
 use stream::Stream;
 use translation::Translation;
@@ -65,11 +66,13 @@ pub struct ReplyPlan {
     pub reply_model: Option<Box<str>>,
     /// What a Response object says of its request. A reply can only be translated for a client of the Responses interface where it is known.
     pub responses: Option<Arc<Echo>>,
+    /// What that is made of where it is not given: for a response that is forwarded and broken off before the upstream has named it.
+    pub asked: Option<Asked>,
     /// The content of the upstream's chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format
     /// included: it is decoded, for clients of chat and of the Responses interface.
     pub harmony: bool,
     /// Where client and upstream speak Responses: the events are read and made anew, so that what upstreams get wrong in them comes out
-    /// right. Needs `responses`; where that gives no id, the upstream's own is kept, and its `created_at`.
+    /// right. Needs `responses`; the upstream's own id is kept, and its `created_at`.
     pub repair: bool,
     /// Seconds since 1970, asked when a translated response is completed. Without, it does not say when that was.
     pub clock: Option<fn() -> u64>,
@@ -90,6 +93,7 @@ impl ReplyPlan {
             dialect: None,
             reply_model: None,
             responses: None,
+            asked: None,
             harmony: false,
             repair: false,
             clock: None,
@@ -200,13 +204,14 @@ pub struct Pipeline {
 /// What the reply's bytes go through, by its mode and what the client asked for.
 enum Body {
     Undecided(ModeDetector),
-    Stream(Stream),
+    Stream(Box<Stream>),
     Documents(Replies),
     Folding(Box<Folding>),
     Unfolding(Box<Unfolding>),
     Translating(Box<Translation>),
     Opaque,
-    Ended,
+    /// A stream may still have to say that it failed.
+    Ended(Option<Box<Stream>>),
 }
 
 impl Pipeline {
@@ -268,7 +273,7 @@ impl Pipeline {
                 out.push(input);
                 Ok(())
             }
-            Body::Ended => Ok(()),
+            Body::Ended(_) => Ok(()),
         }
     }
 
@@ -298,7 +303,7 @@ impl Pipeline {
                 self.reply = conversion::reader(&self.plan);
                 Body::Unfolding(Box::new(Unfolding::new(limits)))
             }
-            Mode::Sse => Body::Stream(Stream::new(limits)),
+            Mode::Sse => Body::Stream(Box::new(Stream::new(self.plan.api, limits))),
             Mode::Json => Body::Documents(Replies::new(limits)),
             Mode::Opaque => {
                 self.reply.facts.terminal = true;
@@ -321,7 +326,7 @@ impl Pipeline {
     pub fn finish(&mut self, pricer: &mut dyn Pricer, out: &mut Vec<Bytes>) -> Result<(), Error> {
         let before = out.len();
         let (plan, reply) = (&self.plan, &mut self.reply);
-        let finished = match std::mem::replace(&mut self.body, Body::Ended) {
+        let finished = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Undecided(detector) => {
                 let held = detector.finish();
                 if let Some(translation) = Translation::new(plan) {
@@ -333,6 +338,7 @@ impl Pipeline {
             }
             Body::Stream(mut stream) => {
                 stream.finish(reply, pricer, out);
+                self.body = Body::Ended(Some(stream));
                 Ok(())
             }
             Body::Documents(mut replies) => {
@@ -347,12 +353,31 @@ impl Pipeline {
                 finished
             }
             Body::Opaque => Ok(()),
-            Body::Ended => return Ok(()),
+            Body::Ended(stream) => {
+                self.body = Body::Ended(stream);
+                return Ok(());
+            }
         };
         reply.settle();
         reply.facts.truncated = !reply.facts.terminal;
+        self.fail_behind_error(out);
         self.started |= out.len() > before;
         finished
+    }
+
+    /// A forwarded response whose upstream ended with an `error` event fails (Open Responses, "Errors").
+    fn fail_behind_error(&mut self, out: &mut Vec<Bytes>) {
+        let facts = &self.reply.facts;
+        if let Body::Ended(Some(stream)) = &self.body
+            && self.plan.api == Api::Responses
+            && facts.error.is_some()
+            && facts.finish_reason.is_none()
+            && !facts.done
+            && stream.forwarded().is_some_and(Forwarded::is_named)
+        {
+            out.push(failure::response(None, self.known(Some(stream))).into());
+            self.body = Body::Ended(None);
+        }
     }
 
     /// The upstream died, a deadline fired, or the reply was truncated: the protocol's own error is appended to `out`. What was kept back
@@ -367,9 +392,14 @@ impl Pipeline {
             code,
             message,
         };
-        let translation = match std::mem::replace(&mut self.body, Body::Ended) {
+        let mut stream = None;
+        let translation = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Translating(translation) => Some(translation),
             Body::Undecided(_) => Translation::new(&self.plan).map(Box::new),
+            Body::Stream(broken) | Body::Ended(Some(broken)) => {
+                stream = Some(broken);
+                None
+            }
             _ => None,
         };
         if let Some(mut translation) = translation {
@@ -380,17 +410,22 @@ impl Pipeline {
         }
         let facts = &self.reply.facts;
         if facts.reply_is_stream.unwrap_or(self.plan.client_streams) {
-            let position = Position {
-                sequence: self.reply.sequence,
-                reply_id: facts.reply_id.as_deref(),
-                created: self.reply.created.as_deref(),
-                model: self.reply.model.as_deref(),
-            };
-            out.push(failure::events(failure, self.plan.api, position).into());
+            let known = self.known(stream.as_deref());
+            out.push(failure::events(failure, self.plan.api, known).into());
         } else if !self.started {
             out.push(failure::document(failure, self.plan.api).into());
         }
         self.started = true;
+    }
+
+    fn known<'a>(&'a self, stream: Option<&'a Stream>) -> Known<'a> {
+        Known {
+            forwarded: stream.and_then(Stream::forwarded),
+            sequence: self.reply.sequence,
+            error: self.reply.facts.error.as_ref(),
+            model: self.plan.reply_model.as_deref(),
+            asked: self.plan.asked.as_ref(),
+        }
     }
 
     /// What is known so far.

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::Api;
 use sluicegate_core::request::{Request, UsageAsk};
-use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::responses::echo::{Asked, Echo};
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
 use sluicegate_core::responses::request::to_chat::ChatTarget;
@@ -24,7 +24,7 @@ pub struct ResponsesAsked {
 
 /// The forms of one request, each made once, where an upstream needs it.
 pub(crate) struct Forms {
-    responses: Option<ResponsesAsked>,
+    responses: Option<Asked>,
     /// By what their upstreams want to be sent: upstreams of one kind share one.
     made: Vec<(Target, Arc<Translated>)>,
 }
@@ -93,7 +93,12 @@ impl Form {
 impl Forms {
     pub(crate) fn new(responses: Option<ResponsesAsked>) -> Self {
         Self {
-            responses,
+            responses: responses.map(|asked| Asked {
+                request: Arc::new(asked.request),
+                response_id: asked.response_id,
+                created_at: now(),
+                model: Box::default(),
+            }),
             made: Vec::new(),
         }
     }
@@ -104,7 +109,6 @@ impl Forms {
         api: Api,
         request: &Request,
         upstream: &Upstream,
-        limits: &Limits,
     ) -> Result<Form, Fault> {
         if upstream.apis.serve(api) {
             return Ok(Form {
@@ -122,7 +126,7 @@ impl Forms {
         let translated = match self.made.iter().find(|(made, _)| *made == target) {
             Some((_, translated)) => Arc::clone(translated),
             None => {
-                let translated = Arc::new(self.translate(request, &target, upstream, limits)?);
+                let translated = Arc::new(self.translate(request, &target, upstream)?);
                 self.made.push((target, Arc::clone(&translated)));
                 translated
             }
@@ -138,7 +142,6 @@ impl Forms {
         request: &Request,
         target: &Target,
         upstream: &Upstream,
-        limits: &Limits,
     ) -> Result<Translated, Fault> {
         let internal = || Fault::new(FaultKind::Internal, &upstream.name);
         let translated = match target {
@@ -156,30 +159,24 @@ impl Forms {
             Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
         })?;
         Ok(Translated {
-            request: Request::parse(body, limits).map_err(|_| internal())?,
+            request: Request::parse(body, &Limits::default()).map_err(|_| internal())?,
             left_out,
         })
     }
 
-    /// What a response that the gateway makes itself says of its request. `model`: the upstream's name for it, shown where the upstream
-    /// gives none.
-    pub(crate) fn echo(&self, model: Option<&str>) -> Option<Arc<Echo>> {
-        let response_id = &self.responses.as_ref()?.response_id;
-        self.echo_as(response_id, model)
-    }
-
-    /// The same of a response whose events are made anew, under the upstream's own id.
-    pub(crate) fn echo_of_repaired(&self, model: &str) -> Option<Arc<Echo>> {
-        self.echo_as("", Some(model))
-    }
-
-    fn echo_as(&self, response_id: &str, model: Option<&str>) -> Option<Arc<Echo>> {
+    /// What a response says of its request, if it ever has to. `model`: the upstream's name for it, shown where the upstream gives none.
+    pub(crate) fn asked(&self, model: Option<&str>) -> Option<Asked> {
         let asked = self.responses.as_ref()?;
-        let mut echo = Echo::of(&asked.request, response_id, now());
-        if let Some(model) = model {
-            echo.model = model.into();
-        }
-        Some(Arc::new(echo))
+        let model = model.or_else(|| asked.request.model());
+        Some(Asked {
+            model: model.unwrap_or_default().into(),
+            ..asked.clone()
+        })
+    }
+
+    /// The same of a response whose events the gateway makes.
+    pub(crate) fn echo(&self, model: Option<&str>) -> Option<Arc<Echo>> {
+        Some(Arc::new(self.asked(model)?.echo()))
     }
 }
 

@@ -334,8 +334,8 @@ impl Session {
         let started = Instant::now();
         self.leaving.set_drain(route.drain);
         let exchange = &self.exchange;
-        let (api, request, limits) = (exchange.api, &exchange.request, &exchange.limits);
-        let form = match self.forms.of(api, request, &upstream, limits) {
+        let (api, request) = (exchange.api, &exchange.request);
+        let form = match self.forms.of(api, request, &upstream) {
             Ok(form) => form,
             Err(fault) => return Attempt::Failed(fault),
         };
@@ -509,15 +509,15 @@ impl Session {
             self.outcome.left_out.clone_from(&translated.left_out);
         }
         let repair = form.is_repaired_by(&route.upstream);
-        let responses = match form.translated {
-            Some(_) => self.forms.echo(Some(&route.model)),
-            None if repair => self.forms.echo_of_repaired(&route.model),
-            None => None,
-        };
+        let made = repair || form.translated.is_some();
+        let asked = self.forms.asked(Some(&route.model));
+        let responses = asked.as_ref().filter(|_| made);
+        let responses = responses.map(|asked| Arc::new(asked.echo()));
         let request = &self.exchange.request;
         let plan = ReplyPlan {
             upstream_api: form.api,
             responses,
+            asked,
             repair,
             harmony: route.upstream.harmony && form.api == Api::Chat,
             clock: Some(asked::now),

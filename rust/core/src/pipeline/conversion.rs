@@ -191,9 +191,12 @@ impl Unfolding {
         pricer: &mut dyn Pricer,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Error> {
-        let (shown, stream) = self
-            .shown
-            .get_or_insert_with(|| (Reply::after(reply, plan), Stream::new(&plan.limits)));
+        let (shown, stream) = self.shown.get_or_insert_with(|| {
+            (
+                Reply::after(reply, plan),
+                Stream::new(plan.api, &plan.limits),
+            )
+        });
         stream.feed(events, shown, pricer, out)
     }
 }

@@ -1,8 +1,17 @@
 //! Saying in the reply's own protocol that it will not come to its end.
 
-use crate::json::string;
+use std::sync::Arc;
 
-use super::Api;
+use crate::json::string;
+use crate::output::{self, Ending, Writer as _};
+use crate::responses::echo::{Asked, Echo};
+use crate::responses::forwarded::Forwarded;
+use crate::responses::writing::ResponsesWriter;
+
+use super::{Api, StreamError};
+
+/// Of a response that neither the upstream nor the caller names.
+pub(super) const NO_ID: &str = "resp_unknown";
 
 /// What is to be said.
 #[derive(Clone, Copy, Debug)]
@@ -12,14 +21,18 @@ pub(super) struct Failure<'a> {
     pub(super) message: &'a str,
 }
 
-/// Where a Responses stream stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Position<'a> {
+/// What is known of a response that fails.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) forwarded: Option<&'a Forwarded>,
     /// The last `sequence_number`.
     pub(super) sequence: Option<u64>,
-    pub(super) reply_id: Option<&'a str>,
-    pub(super) created: Option<&'a str>,
+    /// What the upstream has said of its failure, in an event of its own.
+    pub(super) error: Option<&'a StreamError>,
+    /// Shown instead of the upstream's.
     pub(super) model: Option<&'a str>,
+    /// What to say of a response that the upstream has not named.
+    pub(super) asked: Option<&'a Asked>,
 }
 
 /// Builds JSON from its own punctuation and text of others.
@@ -58,7 +71,7 @@ pub(super) fn document(failure: Failure<'_>, api: Api) -> Vec<u8> {
 }
 
 /// The error as the last event or events of a stream.
-pub(super) fn events(failure: Failure<'_>, api: Api, position: Position<'_>) -> Vec<u8> {
+pub(super) fn events(failure: Failure<'_>, api: Api, known: Known<'_>) -> Vec<u8> {
     let mut json = Writer::default();
     match api {
         Api::Chat | Api::Completions | Api::Embeddings => {
@@ -70,7 +83,7 @@ pub(super) fn events(failure: Failure<'_>, api: Api, position: Position<'_>) -> 
             messages_error(&mut json, failure);
             json.raw("\n\n");
         }
-        Api::Responses => responses_events(&mut json, failure, position),
+        Api::Responses => return response(Some(failure), known),
     }
     json.0
 }
@@ -81,30 +94,30 @@ fn messages_error(json: &mut Writer, failure: Failure<'_>) {
     json.raw(",\"message\":").quoted(failure.message).raw("}}");
 }
 
-/// `error` and then `response.failed`: clients of the Responses interface wait for a terminal event (`bifrost#6783`), and the numbers must
-/// go on without a gap.
-fn responses_events(json: &mut Writer, failure: Failure<'_>, position: Position<'_>) {
-    let first = position.sequence.map_or(0, |last| last.saturating_add(1));
-    json.raw("event: error\ndata: {\"type\":\"error\",\"code\":");
-    json.quoted(failure.code);
-    json.raw(",\"message\":").quoted(failure.message);
-    json.raw(&format!(
-        ",\"param\":null,\"sequence_number\":{first}}}\n\n"
-    ));
-
-    let second = first.saturating_add(1);
-    json.raw("event: response.failed\ndata: {\"type\":\"response.failed\",");
-    json.raw(&format!(
-        "\"sequence_number\":{second},\"response\":{{\"id\":"
-    ));
-    json.quoted(position.reply_id.unwrap_or("resp_unknown"));
-    json.raw(",\"object\":\"response\",\"created_at\":");
-    json.raw(position.created.unwrap_or("0"));
-    // The codes of a failed response are a closed set, those of the event before it are not.
-    json.raw(",\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":");
-    json.quoted(failure.message);
-    json.raw("},\"incomplete_details\":null,\"instructions\":null,\"metadata\":{},\"model\":");
-    json.quoted(position.model.unwrap_or_default());
-    json.raw(",\"output\":[],\"parallel_tool_calls\":true,\"temperature\":null,");
-    json.raw("\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":null,\"usage\":null}}\n\n");
+/// What is open is closed, then `error`, `response.failed` and the stream's end: clients of the Responses interface wait for a terminal event
+/// (`bifrost#6783`), and the numbers must go on without a gap.
+pub(super) fn response(failure: Option<Failure<'_>>, known: Known<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ours = failure.map(|failure| output::Failure {
+        message: failure.message,
+        code: Some(failure.code),
+        kind: Some(failure.error_type),
+    });
+    let theirs = known.error.map(|error| output::Failure {
+        message: &error.message,
+        code: error.code.as_deref(),
+        kind: error.kind.as_deref(),
+    });
+    let failure = theirs.or(ours).unwrap_or_default();
+    let (last, told) = (known.sequence, known.error.is_some());
+    if let Some(forwarded) = known.forwarded.filter(|known| known.is_named()) {
+        forwarded.fail(failure, last, told, known.model, &mut out);
+        return out;
+    }
+    let echo = known
+        .asked
+        .map_or_else(|| Echo::new(NO_ID, 0, ""), Asked::echo);
+    let mut writer = ResponsesWriter::new(Arc::new(echo), known.model, true);
+    writer.end(Ending::Failed(failure), None, None, &mut out);
+    out
 }

@@ -7,10 +7,7 @@ use crate::output::{Ending, Head, Piece, Spent, Writer};
 use crate::responses::echo::Echo;
 use crate::responses::writing::ResponsesWriter;
 
-/// Of a response that neither the gateway nor the upstream gives an id.
-const NO_ID: &str = "resp_unknown";
-
-/// Writes a response under the upstream's id, which comes with its first event.
+/// Writes a response under the upstream's id, which comes with its first event, or under the echo's where none does.
 #[derive(Debug)]
 pub(super) struct Renamed {
     echo: Arc<Echo>,
@@ -32,10 +29,9 @@ impl Renamed {
     fn writer(&mut self, head: &Head<'_>) -> &mut ResponsesWriter {
         self.writer.get_or_insert_with(|| {
             let mut echo = Echo::clone(&self.echo);
-            echo.response_id = match head.id {
-                Some(id) => string::decode(id).into(),
-                None => NO_ID.into(),
-            };
+            if let Some(id) = head.id {
+                echo.response_id = string::decode(id).into();
+            }
             let seconds = head.created.and_then(|number| {
                 let whole = number.split(|byte| *byte == b'.').next()?;
                 std::str::from_utf8(whole).ok()?.parse().ok()

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::cost;
-use crate::json::scan::{Kind, Value};
+use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::usage::{Count, Tally};
@@ -62,9 +62,6 @@ pub(super) struct Reply {
     pub(super) progress: bool,
     /// The last `sequence_number`.
     pub(super) sequence: Option<u64>,
-    /// A response's `created_at` and `model`, as the client saw them.
-    pub(super) created: Option<Box<str>>,
-    pub(super) model: Option<Box<str>>,
     tally: Tally,
     tally_changed: bool,
     reply_model: Option<Bytes>,
@@ -93,8 +90,6 @@ impl Reply {
             cost_edits: 0,
             progress: false,
             sequence: None,
-            created: None,
-            model: None,
             tally: Tally::new(dialect),
             tally_changed: false,
             reply_model,
@@ -266,22 +261,6 @@ impl Reply {
                 .and_then(|id| id.decode(text))
                 .filter(|id| !id.is_empty())
                 .map(Into::into);
-        }
-        if self.plan.api != Api::Responses {
-            return;
-        }
-        if self.created.is_none() {
-            self.created = self
-                .payload
-                .created
-                .filter(|created| created.kind == Kind::Number)
-                .map(|created| excerpt(created.bytes(text)));
-        }
-        if self.model.is_none()
-            && let Some(model) = self.payload.models.iter().flatten().next()
-        {
-            let shown = self.plan.reply_model.clone();
-            self.model = shown.or_else(|| model.decode(text).map(Into::into));
         }
     }
 

@@ -7,17 +7,17 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
+use crate::responses::forwarded::{Forwarded, Told};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::frames::Frames;
-use super::payload::{Hole, excerpt};
+use super::payload::{Hole, HoleKind, excerpt};
 use super::reply::{Reply, Source, Verdict};
 use super::shapes::Shapes;
-use super::spoken::Spoken;
-use super::template::{Example, Match, Template};
-use super::{Pricer, StreamError};
+use super::template::{Example, Match, Says, Template};
+use super::{Api, Pricer, StreamError};
 
 pub(super) struct Stream {
     splitter: Splitter,
@@ -25,15 +25,19 @@ pub(super) struct Stream {
     shapes: Shapes,
     /// The last event that came was left out.
     left_out: bool,
+    /// What it takes to end a response.
+    forwarded: Option<Box<Forwarded>>,
 }
 
 impl Stream {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(api: Api, limits: &Limits) -> Self {
+        let forwarded = || Box::new(Forwarded::new(limits.max_document, limits.max_depth));
         Stream {
             splitter: Splitter::new(limits),
             batch: Batch::default(),
             shapes: Shapes::default(),
             left_out: false,
+            forwarded: (api == Api::Responses).then(forwarded),
         }
     }
 
@@ -72,6 +76,11 @@ impl Stream {
         }
     }
 
+    /// What is known of the response that it is.
+    pub(super) fn forwarded(&self) -> Option<&Forwarded> {
+        self.forwarded.as_deref()
+    }
+
     /// `slice` is whole events, back to back.
     fn pass(
         &mut self,
@@ -86,6 +95,12 @@ impl Stream {
             if let Some((found, template)) = self.shapes.find(rest) {
                 note(&found, template, reply);
                 let end = at + found.len;
+                if let Some((place, hole)) = template.told()
+                    && let Some(forwarded) = &mut self.forwarded
+                {
+                    let said = rest.get(template.place(hole)).unwrap_or_default();
+                    forwarded.say(place, said);
+                }
                 if template.counts() || !template.is_unchanged() {
                     show(&slice, at..end, template, reply, pricer, &mut frames);
                 }
@@ -102,12 +117,16 @@ impl Stream {
                 verdict,
                 plain_from,
             } = read(&event, reply, pricer);
+            let told = match (&mut self.forwarded, event.data()) {
+                (Some(forwarded), Some(data)) => forwarded.read(&data),
+                _ => Told::Nothing,
+            };
             if reply.facts.finish_reason.is_some() != had_finished {
                 // What was a running total is final from here on.
                 self.shapes.forget_counts();
             } else if let Some(start) = plain_from {
-                learn(&mut self.shapes, &event, start, reply, |_| {
-                    Some(Box::default())
+                learn(&mut self.shapes, &event, start, reply, |holes| {
+                    says(told, holes)
                 });
             }
             match verdict {
@@ -126,20 +145,34 @@ impl Stream {
     }
 }
 
-/// Remembers the shape of an event that was read, whose data begins at `data_start` and is one line. `spoken` says what the event says, by
+/// What events of a shape say of a response that is forwarded. None where one hole does not hold all of it.
+fn says(told: Told, holes: &[Hole]) -> Option<Says> {
+    let mut outputs = (0..)
+        .zip(holes)
+        .filter(|(_, hole)| hole.kind == HoleKind::Output);
+    let told = match (told, outputs.next(), outputs.next()) {
+        (Told::Next(place), Some((hole, _)), None) => Some((place, hole)),
+        (Told::Nothing, _, _) => None,
+        _ => return None,
+    };
+    let spoken = Box::default();
+    Some(Says { spoken, told })
+}
+
+/// Remembers the shape of an event that was read, whose data begins at `data_start` and is one line. `says` tells what the event says, by
 /// the holes of its data; None: nothing is remembered.
 pub(super) fn learn(
     shapes: &mut Shapes,
     event: &RawEvent<'_>,
     data_start: usize,
     reply: &mut Reply,
-    spoken: impl FnOnce(&[Hole]) -> Option<Box<[Spoken]>>,
+    says: impl FnOnce(&[Hole]) -> Option<Says>,
 ) {
     let data = event.bytes().get(data_start..).unwrap_or_default();
     if !reply.payload.open_counts(data) {
         return;
     }
-    let Some(spoken) = spoken(&reply.payload.holes) else {
+    let Some(says) = says(&reply.payload.holes) else {
         return;
     };
     for hole in &mut reply.payload.holes {
@@ -162,7 +195,7 @@ pub(super) fn learn(
         bearing: reply.bearing,
         priced,
         max_depth: reply.plan.limits.max_depth,
-        spoken,
+        says,
     });
 }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::cost::{self, Names};
 use crate::json::scan::{Kind, Value};
 use crate::json::string;
+use crate::responses::forwarded::Place;
 use crate::usage::Count;
 
 use super::payload::{Hole, HoleKind};
@@ -45,8 +46,16 @@ pub(super) struct Example<'a> {
     /// The usage object, where it is to be priced, and what was added to it.
     pub(super) priced: Option<(Value, Option<Bytes>)>,
     pub(super) max_depth: usize,
-    /// What it says, for whoever translates it.
+    pub(super) says: Says,
+}
+
+/// What every event of one shape says.
+#[derive(Default)]
+pub(super) struct Says {
+    /// For whoever translates it.
     pub(super) spoken: Box<[Spoken]>,
+    /// For whoever has to know what was said of a response that is forwarded: which text goes on, and in which hole.
+    pub(super) told: Option<(Place, usize)>,
 }
 
 struct Opening {
@@ -90,7 +99,7 @@ pub(super) struct Template {
     priced: Option<Priced>,
     bearing: Bearing,
     counts: bool,
-    spoken: Box<[Spoken]>,
+    says: Says,
 }
 
 impl Template {
@@ -135,7 +144,7 @@ impl Template {
             counts: holes
                 .iter()
                 .any(|hole| matches!(hole.kind, HoleKind::Count(_))),
-            spoken: example.spoken,
+            says: example.says,
         })
     }
 
@@ -190,7 +199,13 @@ impl Template {
     /// What an event of this shape says.
     #[inline]
     pub(super) fn spoken(&self) -> &[Spoken] {
-        &self.spoken
+        &self.says.spoken
+    }
+
+    /// The text of a response that is forwarded, of which an event of this shape says the next part, and the hole that holds it.
+    #[inline]
+    pub(super) fn told(&self) -> Option<(Place, usize)> {
+        self.says.told
     }
 
     /// Where a hole lies in the event that matched last.

@@ -27,6 +27,7 @@ use super::reply::{Reply, Source};
 use super::shapes::Shapes;
 use super::spoken::Heard;
 use super::stream::{self, Read};
+use super::template::Says;
 use super::{Api, Pricer, ReplyPlan, StreamError, Unpriced, failure};
 
 pub(super) struct Translation {
@@ -85,7 +86,7 @@ impl Translation {
         };
         let model = plan.reply_model.as_deref();
         let writer: Box<dyn Writer> = match (plan.api, &plan.responses) {
-            (Api::Responses, Some(echo)) if repairs && echo.response_id.is_empty() => {
+            (Api::Responses, Some(echo)) if repairs => {
                 Box::new(Renamed::new(Arc::clone(echo), model, plan.client_streams))
             }
             (Api::Responses, Some(echo)) => Box::new(ResponsesWriter::new(
@@ -307,10 +308,10 @@ impl Translation {
                 if let Some(start) = plain_from {
                     stream::learn(&mut source.shapes, event, start, reply, |holes| {
                         if remembers {
-                            Some([].into())
-                        } else {
-                            heard.spoken(holes)
+                            return Some(Says::default());
                         }
+                        let spoken = heard.spoken(holes)?;
+                        Some(Says { spoken, told: None })
                     });
                 }
             }

@@ -4,6 +4,7 @@
 //! it is spelled once, when the request is read, and copied from there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -33,6 +34,30 @@ pub struct Echo {
     pub custom_tools: BTreeSet<Box<str>>,
     /// Of functions whose tools have other names than they, these names. A call of such a function is a call of the tool.
     pub namespaced: BTreeMap<Box<str>, Namespaced>,
+}
+
+/// What an [`Echo`] is made of, where none may ever be needed.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Arc<ResponsesRequest>,
+    /// See [`Echo::response_id`].
+    pub response_id: Box<str>,
+    /// See [`Echo::created_at`].
+    pub created_at: u64,
+    /// The upstream's name for the model.
+    pub model: Box<str>,
+}
+
+impl Asked {
+    /// The echo.
+    #[must_use]
+    pub fn echo(&self) -> Echo {
+        Echo {
+            model: self.model.clone(),
+            ..Echo::of(&self.request, &self.response_id, self.created_at)
+        }
+    }
 }
 
 /// A tool in a namespace, as a call names it.

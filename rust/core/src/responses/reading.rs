@@ -15,8 +15,8 @@
 //! Items with a meaning of their own (`web_search_call`, `mcp_call`, `compaction`, …) are given whole when they are done. The events that tell how
 //! far they have come are not given. Reasoning of which nothing can be read is such an item too.
 
-mod event;
-mod items;
+pub(super) mod event;
+pub(super) mod items;
 mod said;
 
 use crate::json::node::Node;

@@ -3,6 +3,9 @@
 //! Every event is written whole, with LF, its name equal to its `type`, and without `id` (Open Responses, "Streaming"). Text comes
 //! spelled, as it stands between the quotes of a JSON string.
 
+use crate::json::string::encode;
+use crate::output::Failure;
+
 /// Numbers the events of one response, and writes them, or only numbers nothing where the client wants no events.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -14,6 +17,14 @@ impl Journal {
     /// `shown`: the client wants events.
     pub(super) fn new(shown: bool) -> Self {
         Journal { shown, next: 0 }
+    }
+
+    /// Goes on behind the event with this number, which another wrote.
+    pub(super) fn after(last: Option<u64>) -> Self {
+        Journal {
+            shown: true,
+            next: last.map_or(0, |last| last.saturating_add(1)),
+        }
     }
 
     pub(super) fn is_shown(&self) -> bool {
@@ -34,6 +45,20 @@ impl Journal {
         number(self.take_number(), out);
         members(out);
         out.extend_from_slice(b"}\n\n");
+    }
+
+    /// Appends the event that says why the response fails.
+    pub(super) fn error(&mut self, failure: Failure<'_>, out: &mut Vec<u8>) {
+        self.event("error", out, |out| {
+            key("code", out);
+            match failure.code.or(failure.kind) {
+                Some(code) => encode(code, out),
+                None => out.extend_from_slice(b"null"),
+            }
+            key("message", out);
+            encode(failure.message, out);
+            raw("param", b"null", out);
+        });
     }
 
     /// Appends one event of text.

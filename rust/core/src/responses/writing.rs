@@ -23,7 +23,7 @@
 //! last text, and before it.
 
 mod calls;
-mod heading;
+pub(super) mod heading;
 mod item;
 
 use std::sync::Arc;
@@ -31,9 +31,8 @@ use std::sync::Arc;
 use super::chat_members;
 use super::echo::Echo;
 use super::text::is_white_space;
-use super::vocabulary::{Journal, PartKind, Status, key, raw, string as member};
+use super::vocabulary::{Journal, PartKind, Status, key, string as member};
 use crate::chat::member::compact;
-use crate::json::string;
 use crate::output::{Ending, Failure, Phase, Piece, Reasoning, Spelled, Spent, Text, Writer};
 
 use calls::Calls;
@@ -313,16 +312,7 @@ impl ResponsesWriter {
     fn fail(&mut self, failure: Failure<'_>, spent: Option<Spent<'_>>, out: &mut Vec<u8>) {
         self.settle_waiting(out);
         self.close(Status::Incomplete, out);
-        self.journal.event("error", out, |out| {
-            key("code", out);
-            match failure.code.or(failure.kind) {
-                Some(code) => string::encode(code, out),
-                None => out.extend_from_slice(b"null"),
-            }
-            key("message", out);
-            string::encode(failure.message, out);
-            raw("param", b"null", out);
-        });
+        self.journal.error(failure, out);
         self.conclude("response.failed", End::Failed(failure), spent, None, out);
     }
 

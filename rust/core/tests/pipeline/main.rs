@@ -16,6 +16,7 @@ use sluicegate_core::usage::Usage;
 mod changes;
 mod conversions;
 mod errors;
+mod forwarded;
 mod frames;
 mod properties;
 mod reading;

@@ -8,24 +8,24 @@ use super::items::{Name, Sort};
 
 /// The members of an event.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Event<'a> {
-    pub(super) kind: &'a [u8],
-    pub(super) item_id: &'a [u8],
-    pub(super) output_index: Option<u64>,
-    pub(super) content_index: Option<u64>,
-    pub(super) summary_index: Option<u64>,
+pub(in crate::responses) struct Event<'a> {
+    pub(in crate::responses) kind: &'a [u8],
+    pub(in crate::responses) item_id: &'a [u8],
+    pub(in crate::responses) output_index: Option<u64>,
+    pub(in crate::responses) content_index: Option<u64>,
+    pub(in crate::responses) summary_index: Option<u64>,
     /// The next part of a text, or all of it: `delta`, `text`, `refusal`, `arguments`, `input`.
-    pub(super) delta: Option<Node<'a>>,
-    pub(super) whole: Option<Node<'a>>,
-    pub(super) logprobs: Option<Node<'a>>,
-    pub(super) item: Option<Node<'a>>,
-    pub(super) part: Option<Node<'a>>,
-    pub(super) annotation: Option<Node<'a>>,
-    pub(super) response: Option<Node<'a>>,
+    pub(in crate::responses) delta: Option<Node<'a>>,
+    pub(in crate::responses) whole: Option<Node<'a>>,
+    pub(in crate::responses) logprobs: Option<Node<'a>>,
+    pub(in crate::responses) item: Option<Node<'a>>,
+    pub(in crate::responses) part: Option<Node<'a>>,
+    pub(in crate::responses) annotation: Option<Node<'a>>,
+    pub(in crate::responses) response: Option<Node<'a>>,
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn read(text: &'a [u8], max_depth: usize) -> Result<Self, Fault> {
+    pub(in crate::responses) fn read(text: &'a [u8], max_depth: usize) -> Result<Self, Fault> {
         let mut event = Event::default();
         for member in Members::document(text, max_depth)? {
             let member = member?;
@@ -59,7 +59,7 @@ impl<'a> Event<'a> {
 }
 
 /// The text that an event of this type says the next part of, or all of; whether it is a custom tool's.
-pub(super) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
+pub(in crate::responses) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
     Some(match kind {
         b"response.output_text.delta" | b"response.output_text.done" => (Sort::Text, false),
         b"response.refusal.delta" | b"response.refusal.done" => (Sort::Refusal, false),
@@ -82,7 +82,7 @@ pub(super) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
 }
 
 /// The text that a part of this type holds, and the member that it is in.
-pub(super) fn part_text(part: Node<'_>) -> Option<(Sort, &'static str)> {
+pub(in crate::responses) fn part_text(part: Node<'_>) -> Option<(Sort, &'static str)> {
     Some(match part.filled("type")? {
         b"output_text" | b"text" => (Sort::Text, "text"),
         b"refusal" => (Sort::Refusal, "refusal"),

@@ -32,7 +32,7 @@ impl Class {
 
 /// One of an item's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(in crate::responses) enum Sort {
     Text,
     Refusal,
     Thinking,

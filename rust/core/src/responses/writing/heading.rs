@@ -133,7 +133,7 @@ impl Heading {
 }
 
 /// One of the codes that a response's `error` may have: a closed list in OpenAI's types. The `error` event before it has the upstream's own.
-fn error_code(failure: Failure<'_>) -> &'static str {
+pub(in crate::responses) fn error_code(failure: Failure<'_>) -> &'static str {
     let says = |word: &str| {
         let said = [failure.code, failure.kind];
         said.into_iter().flatten().any(|said| said.contains(word))
