@@ -202,3 +202,12 @@ async def test_a_key_and_headers_are_treated_as_for_chat(stand: Stand) -> None:
     await stand.wire.ask(Script(), path=RESPONSES, body=request(), headers=headers)
     assert stand.wire.request.header("authorization") is None
     assert stand.wire.request.header("traceparent") == "00-1-2-01"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_what_bounds_a_reply_does_not_bound_a_request(tmp_path: Path, streams: bool) -> None:
+    async with responses_stand(tmp_path, {"server": {"max_reply_bytes": 8192}}) as stand:
+        text = "x" * 20_000
+        exchange = await stand.ask(Script(tokens=3), input=text, stream=streams)
+        assert exchange.reply.status == 200, exchange.body
+        assert stand.wire.request.json()["messages"] == [{"role": "user", "content": text}]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::Api;
 use sluicegate_core::request::{Request, UsageAsk};
@@ -158,8 +159,14 @@ impl Forms {
         let (body, left_out) = translated.map_err(|refusal| {
             Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
         })?;
+        // It is ours: what bounds a client's request, or a reply, does not bound it.
+        let limits = Limits {
+            max_document: usize::MAX,
+            max_depth: MAX_DEPTH,
+            ..Limits::default()
+        };
         Ok(Translated {
-            request: Request::parse(body, &Limits::default()).map_err(|_| internal())?,
+            request: Request::parse(body, &limits).map_err(|_| internal())?,
             left_out,
         })
     }
