@@ -11,8 +11,8 @@ use sluicegate_core::pipeline::{Api, ReplyPlan};
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
 
-use super::now;
 use super::translation::Translation;
+use super::{now, random_id};
 use crate::errors;
 
 /// Makes a reply of the Responses interface of a chat completion.
@@ -34,10 +34,7 @@ impl PyChatToResponses {
             .map_err(|error| errors::parse_error(py, &error))?;
         let response_id = match response_id {
             Some(id) => id,
-            None => {
-                let random = py.import("secrets")?.call_method1("token_hex", (16,))?;
-                format!("resp_{}", random.extract::<String>()?)
-            }
+            None => random_id(py, "resp_")?,
         };
         let created_at = created_at.unwrap_or_else(now);
         let plan = ReplyPlan {
