@@ -389,7 +389,11 @@ async def test_embeddings(sdk: Stand) -> None:
 
 
 async def test_models(sdk: Stand) -> None:
-    assert [valid(model).id async for model in await sdk.client.models.list()] == ["small", "impatient"]
+    assert [valid(model).id async for model in await sdk.client.models.list()] == [
+        "small",
+        "impatient",
+        "native",
+    ]
     assert (await sdk.client.models.retrieve(MODEL)).id == MODEL
     with pytest.raises(openai.NotFoundError):
         await sdk.client.models.retrieve("nothing")

@@ -2,23 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
 import pytest
-import pytest_asyncio
 from pydantic import BaseModel
 
-from harness.openai_stand import KEY, MODEL, Stand, extra
-from harness.shared_gateway import shared_gateway
+from harness.openai_stand import MODEL, NATIVE, Stand, extra, sdk, stand
 from harness.strict_openai import validate
-from sluicegate.testing import Fault, Script, ScriptedUpstream, ToolCall, UsageScript
+from sluicegate.testing import Fault, Script, ToolCall, UsageScript
+
+__all__ = ["sdk", "stand"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NATIVE = "native"
-"""The same model; its upstream serves Responses. That of `MODEL` serves Chat Completions."""
 MODELS = [MODEL, NATIVE]
 TEXT = "A sluice lets water through and keeps the"
 USAGE = UsageScript(input_tokens=100, cached_tokens=40)
@@ -29,33 +26,6 @@ WEATHER: Any = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     "strict": True,
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand]:
-    async with ScriptedUpstream() as upstream:
-        config: dict[str, Any] = {
-            "keys": [{"name": "team", "key": "${TEAM_KEY}"}],
-            "upstreams": {
-                "local": {"base_url": upstream.base_url},
-                "native": {"base_url": upstream.base_url, "api": "responses"},
-            },
-            "models": {MODEL: "local", NATIVE: f"native/{MODEL}"},
-            "prices": {MODEL: {"input": 1, "cached_input": 0.1, "output": 4}},
-            "cost": {"genai_prices": False},
-        }
-        async with shared_gateway(config, tmp_path_factory.mktemp("gateway"), TEAM_KEY=KEY) as gateway:
-            access: dict[str, Any] = {"base_url": gateway.api_url, "api_key": KEY, "max_retries": 0}
-            async with openai.AsyncOpenAI(**access, timeout=30) as client:
-                with openai.OpenAI(**access, timeout=30) as sync_client:
-                    yield Stand(upstream, gateway, client, sync_client)
-
-
-@pytest.fixture
-def sdk(stand: Stand) -> Stand:
-    stand.upstream.script = Script()
-    stand.upstream.requests.clear()
-    return stand
 
 
 def strict(value: BaseModel) -> Any:

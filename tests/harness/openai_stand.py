@@ -21,6 +21,8 @@ KEY = "sk-team-key"
 MODEL = "small"
 IMPATIENT = "impatient"
 """The same model; its upstream must not be silent between tokens for longer than `PATIENCE`."""
+NATIVE = "native"
+"""The same model; its upstream serves Responses. That of the others serves Chat Completions."""
 PATIENCE = 0.5
 
 MESSAGES: Any = [{"role": "user", "content": "Say something."}]
@@ -51,8 +53,9 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
             "upstreams": {
                 "local": {"base_url": upstream.base_url},
                 "hurried": {"base_url": upstream.base_url, "deadlines": {"between_tokens": PATIENCE}},
+                "native": {"base_url": upstream.base_url, "api": "responses"},
             },
-            "models": {MODEL: "local", IMPATIENT: f"hurried/{MODEL}"},
+            "models": {MODEL: "local", IMPATIENT: f"hurried/{MODEL}", NATIVE: f"native/{MODEL}"},
             "prices": {MODEL: {"input": 1, "cached_input": 0.1, "output": 4}},
             "cost": {"genai_prices": False},
         }
