@@ -26,6 +26,9 @@ BUSY_SECONDS = 5.0
 # An advisory lock's number: processes that start together must not migrate together.
 _MIGRATION_LOCK = 0x736C7569
 
+# How SQLite says that pages are given back to the file system a few at a time.
+_INCREMENTAL = 2
+
 
 def default_path() -> Path:
     """Where the file is if nobody says: what systemd gives a service, else the user's state directory."""
@@ -161,8 +164,10 @@ def _prepare(connection: Any, record: Any) -> None:
     # The driver begins no transactions by itself then.
     connection.isolation_level = None
     cursor = connection.cursor()
-    # Only an empty file takes this one.
-    cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    # Only an empty file takes this one; any other is written all the same, and that a full disk refuses.
+    cursor.execute("PRAGMA auto_vacuum")
+    if cursor.fetchone() != (_INCREMENTAL,):
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
