@@ -1,5 +1,7 @@
 //! Putting cost into a usage object. What it costs is decided elsewhere; here the members that say so find their place.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use crate::json::cursor::Cursor;
@@ -14,8 +16,9 @@ pub const UPSTREAM_PREFIX: &str = "upstream_";
 /// that cannot be: `usage` is no object, or `members` are not JSON members.
 ///
 /// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to `upstream_` and that name,
-/// so that the upstream's own cost is neither lost nor taken for ours; where that name is taken too, by a gateway like this one in front
-/// of the upstream, it is renamed likewise. Line ends between members become spaces, so that an event stays one line.
+/// so that the upstream's own cost is neither lost nor taken for ours. Where that name is taken too, by a gateway like this one in front
+/// of the upstream or by `members` themselves, `upstream_` is put in front as often as makes each name the only one.
+/// Line ends between members become spaces, so that an event stays one line.
 pub fn splice(
     text: &[u8],
     usage: Value,
@@ -24,44 +27,30 @@ pub fn splice(
     plan: &mut Splice,
 ) -> bool {
     let object = usage.bytes(text);
-    let names = match names(members, max_depth) {
-        Ok(names) if usage.kind == Kind::Object => names,
+    let mut families = match names(members, max_depth) {
+        Ok(names) if usage.kind == Kind::Object => families(&names),
         _ => return false,
     };
     let mut last_end = None;
-    let mut taken = 0u64;
-    let mut prefixed = false;
-    let mut renamed = 0;
-    let rename = |key: Value, plan: &mut Splice| {
-        let inside_quotes = usage.start + key.start + 1;
-        plan.insert(
-            inside_quotes,
-            Bytes::from_static(UPSTREAM_PREFIX.as_bytes()),
-        );
-    };
     let read = Cursor::new(object, max_depth).members(|cursor, key| {
-        match ours(key.content(object), &names) {
-            Some((bit, 0)) => {
-                rename(key, plan);
-                renamed += 1;
-                taken |= bit;
-            }
-            Some(_) => prefixed = true,
-            None => {}
+        let (name, bit) = family_of(key.content(object));
+        if let Some(family) = families.iter_mut().find(|family| family.name == name) {
+            family.theirs |= bit;
         }
         last_end = Some(cursor.skip()?.end);
         Ok(())
     });
     if read.is_err() {
-        plan.withdraw(renamed);
         return false;
     }
-    if prefixed && taken != 0 {
+    if families.iter().any(Family::collides) {
         let _ = Cursor::new(object, max_depth).members(|cursor, key| {
-            if let Some((bit, 1..)) = ours(key.content(object), &names)
-                && taken & bit != 0
+            let (name, _) = family_of(key.content(object));
+            if let Some(family) = families.iter().find(|family| family.name == name)
+                && family.collides()
             {
-                rename(key, plan);
+                let inside_quotes = usage.start + key.start + 1;
+                plan.insert(inside_quotes, UPSTREAM_PREFIX.repeat(family.shift()));
             }
             cursor.skip().map(drop)
         });
@@ -75,6 +64,63 @@ pub fn splice(
         None => plan.insert(usage.start + 1, members),
     }
     true
+}
+
+/// Names that differ only in how often `upstream_` stands in front.
+struct Family<'a> {
+    /// Without any of it, escapes decoded.
+    name: Cow<'a, [u8]>,
+    /// How often it stands in front of our names: a bit for each number.
+    ours: u64,
+    /// The same for the upstream's.
+    theirs: u64,
+}
+
+impl Family<'_> {
+    fn collides(&self) -> bool {
+        self.ours & self.theirs != 0
+    }
+
+    /// How many more of it the upstream's names need.
+    fn shift(&self) -> usize {
+        (1..u64::BITS)
+            .find(|shift| (self.theirs << shift) & self.ours == 0)
+            .unwrap_or(u64::BITS) as usize
+    }
+}
+
+fn families<'a>(names: &[&'a [u8]]) -> Vec<Family<'a>> {
+    let mut families: Vec<Family<'_>> = Vec::with_capacity(names.len());
+    for key in names {
+        let (name, ours) = family_of(key);
+        match families.iter_mut().find(|family| family.name == name) {
+            Some(family) => family.ours |= ours,
+            None => families.push(Family {
+                name,
+                ours,
+                theirs: 0,
+            }),
+        }
+    }
+    families
+}
+
+/// The name of a key's family, and the bit for how often `upstream_` stands in front of it. More than 63 times is as good as 63.
+fn family_of(key: &[u8]) -> (Cow<'_, [u8]>, u64) {
+    let prefix = UPSTREAM_PREFIX.as_bytes();
+    let mut name = string::plain(key);
+    let mut prefixes = 0;
+    while name.starts_with(prefix) {
+        name = match name {
+            Cow::Borrowed(name) => Cow::Borrowed(name.get(prefix.len()..).unwrap_or_default()),
+            Cow::Owned(mut name) => {
+                name.drain(..prefix.len());
+                Cow::Owned(name)
+            }
+        };
+        prefixes += 1;
+    }
+    (name, 1 << prefixes.min(u64::BITS - 1))
 }
 
 /// The names of members, escapes untouched.
@@ -124,28 +170,6 @@ pub(crate) fn plain_addition(
 pub(crate) fn names_of(members: &[u8], max_depth: usize) -> Option<Names> {
     let names = names(members, max_depth).ok()?;
     Some(names.into_iter().map(Box::from).collect())
-}
-
-/// Whether the upstream's member `key` has one of our names, behind any number of `upstream_`: that name's bit, and the number.
-fn ours(key: &[u8], names: &[&[u8]]) -> Option<(u64, usize)> {
-    let prefix = UPSTREAM_PREFIX.as_bytes();
-    let decoded;
-    let key = if key.contains(&b'\\') {
-        decoded = string::decode(key);
-        decoded.as_bytes()
-    } else {
-        key
-    };
-    let mut name = key;
-    let mut prefixes = 0;
-    while let Some(rest) = name.strip_prefix(prefix) {
-        name = rest;
-        prefixes += 1;
-    }
-    let i = names.iter().position(|ours| {
-        *ours == name || ours.contains(&b'\\') && string::decode(ours).as_bytes() == name
-    })?;
-    Some((1 << (i % 64), prefixes))
 }
 
 /// The names of `members`, escapes untouched.
@@ -251,6 +275,33 @@ mod tests {
     }
 
     #[test]
+    fn a_price_that_says_the_upstreams_cost_itself_gives_each_name_once() {
+        let both = "\"cost\":1,\"upstream_cost\":0.5";
+        for (usage, added) in [
+            ("{\"cost\":0.5}", "{\"upstream_upstream_cost\":0.5,"),
+            ("{\"upstream_cost\":2}", "{\"upstream_upstream_cost\":2,"),
+            (
+                "{\"cost\":0.5,\"upstream_cost\":2}",
+                "{\"upstream_upstream_cost\":0.5,\"upstream_upstream_upstream_cost\":2,",
+            ),
+            (
+                "{\"upstream_upstream_cost\":3,\"\\u0075pstream_cost\":2}",
+                "{\"upstream_upstream_upstream_cost\":3,\"upstream_\\u0075pstream_cost\":2,",
+            ),
+            (
+                "{\"upstream_upstream_cost\":3}",
+                "{\"upstream_upstream_cost\":3,",
+            ),
+        ] {
+            assert_eq!(add(usage, both).unwrap(), format!("{added}{both}}}"));
+        }
+        assert_eq!(
+            add("{\"cost\":1}", "\"upstream_cost\":0.5").unwrap(),
+            "{\"cost\":1,\"upstream_cost\":0.5}"
+        );
+    }
+
+    #[test]
     fn a_nested_member_of_the_same_name_is_left_alone() {
         assert_eq!(
             add("{\"d\":{\"cost\":3}}", "\"cost\":0").unwrap(),
@@ -286,14 +337,18 @@ mod tests {
     proptest! {
         #[test]
         fn the_object_stays_what_it_was_but_for_the_cost(
-            names in proptest::collection::btree_set(prop::sample::select(vec!["cost", "upstream_cost", "cost_details", "prompt_tokens", "", "é\"\\"]), 0..6),
+            names in proptest::collection::btree_set(prop::sample::select(vec!["cost", "upstream_cost", "upstream_upstream_cost", "cost_details", "prompt_tokens", "", "é\"\\"]), 0..6),
+            added in proptest::collection::btree_set(prop::sample::select(vec!["cost", "upstream_cost", "upstream_upstream_upstream_cost", "cost_details"]), 1..4),
             pretty in any::<bool>(),
         ) {
             let before: serde_json::Map<String, Json> = names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), json!(i))).collect();
             let text = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) }.unwrap();
-            let mut after: serde_json::Map<String, Json> = serde_json::from_str(&add(&text, "\"cost\":9,\"cost_details\":{}").unwrap()).unwrap();
-            prop_assert_eq!(after.remove("cost"), Some(json!(9)));
-            prop_assert_eq!(after.remove("cost_details"), Some(json!({})));
+            let members: Vec<_> = added.iter().map(|name| format!("\"{name}\":\"{name}\"")).collect();
+            // Of a name that stands twice, the map would have one: their number is compared below.
+            let mut after: serde_json::Map<String, Json> = serde_json::from_str(&add(&text, &members.join(",")).unwrap()).unwrap();
+            for name in added {
+                prop_assert_eq!(after.remove(name), Some(json!(name)));
+            }
             prop_assert_eq!(after.len(), before.len());
             let mut values: Vec<_> = after.values().map(Json::to_string).collect();
             values.sort();
