@@ -7,12 +7,15 @@ use bytes::Bytes;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 
+/// RFC 8259 section 8.1: whoever reads JSON may ignore a byte-order mark. Some servers write one.
+const BOM: &[u8; 3] = b"\xEF\xBB\xBF";
+
 /// A part of a body. All parts in their order are the body, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A whole document: an object, an array or a string, or a run of other bytes up to white space or the next of those.
     Document(Bytes),
-    /// White space before, between or behind documents. Where it is cut depends on the reads.
+    /// White space before, between or behind documents, or a byte-order mark. Where it is cut depends on the reads.
     Space(Bytes),
 }
 
@@ -116,7 +119,11 @@ impl Documents {
                 Bytes::from(std::mem::take(&mut self.pending))
             };
             self.offset += document.len() as u64;
-            parts.push(Part::Document(document));
+            parts.push(if *document == *BOM {
+                Part::Space(document)
+            } else {
+                Part::Document(document)
+            });
         }
         Ok(())
     }

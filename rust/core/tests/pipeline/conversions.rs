@@ -31,6 +31,24 @@ fn a_completion_becomes_the_stream_that_was_asked_for() {
 }
 
 #[test]
+fn a_byte_order_mark_in_front_of_a_completion_is_no_part_of_it() {
+    let completion = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2}}"#;
+    for mark in ["\u{feff}", "\r\n\u{feff} "] {
+        let body = format!("{mark}{completion}");
+        let (out, facts) = pass(&chat(true), &mut Flat, &body);
+        let (expected, _) = pass(&chat(true), &mut Flat, completion);
+        assert_eq!(out, expected);
+        assert_eq!(
+            (facts.events, facts.malformed, facts.truncated),
+            (1, 0, false)
+        );
+        let (out, facts) = pass(&chat(false), &mut Flat, &body);
+        assert_eq!(out, body.replace("2}", "2,\"cost\":1}"));
+        assert_eq!((facts.events, facts.malformed), (1, 0));
+    }
+}
+
+#[test]
 fn an_error_instead_of_a_completion_becomes_an_event() {
     let (out, facts) = pass(&chat(true), &mut Flat, "{\"error\":{\"message\":\"no\"}}");
     assert_eq!(out, "data: {\"error\":{\"message\":\"no\"}}\n\n");

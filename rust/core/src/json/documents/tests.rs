@@ -50,6 +50,17 @@ fn documents(body: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_document() {
+    assert_eq!(documents("\u{feff}{}"), ["{}"]);
+    assert_eq!(documents(" \u{feff}\n{}\u{feff}[]"), ["{}", "[]"]);
+    assert_eq!(documents("\u{feff}1 {}"), ["\u{feff}1", "{}"]);
+    let body = "\u{feff} {}".as_bytes();
+    let bytewise = split(body.chunks(1), usize::MAX);
+    assert_eq!(bytewise, split([body], usize::MAX));
+    assert_eq!(bytewise.bytes, body);
+}
+
+#[test]
 fn documents_end_where_their_brackets_close() {
     assert_eq!(documents("{\"a\":[{}]}"), ["{\"a\":[{}]}"]);
     assert_eq!(documents("{}{}[]"), ["{}", "{}", "[]"]);
