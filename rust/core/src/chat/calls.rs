@@ -127,9 +127,8 @@ impl Call {
         let Some(Slot::Object(function)) = self.members.get_mut(b"function") else {
             return;
         };
-        if matches!(function.get(b"arguments"), None | Some(Slot::Raw(_)))
-            && !function.says(b"arguments")
-        {
+        let is_null = |slot: &Slot| matches!(slot, Slot::Raw(raw) if **raw == *b"null");
+        if function.get(b"arguments").is_none_or(is_null) {
             function.set(b"arguments", Slot::Text(Vec::new()));
         }
         if !self.members.says(b"type") {

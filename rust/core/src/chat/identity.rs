@@ -10,7 +10,8 @@
 //! - a whole call sent a second time;
 //! - `null` for id, type, name and arguments in later pieces, or in the first (Writer).
 //!
-//! The rules: an id that is known names its call; an id that is new begins a call, unless the call at this index has none yet. Without an
+//! The rules: an id that is known names its call, unless another whole call comes with it at an index of its own (each call has the
+//! function's name for its id); an id that is new begins a call, unless the call at this index has none yet. Without an
 //! id, an index that is known names its call, a name at an unknown index begins one, and a piece with neither goes on with the last
 //! call. At a known index a name that comes after arguments begins a call where it differs, or where arguments that could be
 //! complete are followed by others.
@@ -50,7 +51,10 @@ impl Identities {
         let at_index = piece.index.and_then(|i| self.by_index.get(&i).copied());
         if !piece.id.is_empty() {
             if let Some(&place) = self.by_id.get(piece.id) {
-                return Some(place);
+                let call = calls.get(place)?;
+                let is_at_new_index = piece.index.is_some() && at_index.is_none();
+                let is_other = is_ended_by(call, piece) && !is_repeated_by(call, piece);
+                return (!(is_at_new_index && is_other)).then_some(place);
             }
             let call = calls.get(at_index?)?;
             let takes_id = !call.has_id() && !is_ended_by(call, piece);

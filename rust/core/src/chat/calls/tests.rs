@@ -243,6 +243,36 @@ fn a_call_that_is_said_again() {
 }
 
 #[test]
+fn whole_calls_of_one_id_at_indices_of_their_own() {
+    let whole = |index: u64, name: &str, arguments: &str| json!({"index": index, "id": "call_f", "type": "function", "function": {"name": name, "arguments": arguments}});
+    for (name, arguments) in [("f", "{\"x\":2}"), ("g", "{\"x\":1}")] {
+        let pieces = [whole(0, "f", "{\"x\":1}"), whole(1, name, arguments)];
+        assert_eq!(
+            calls(&pieces),
+            json!([
+                call("call_f", "f", "{\"x\":1}"),
+                call("call_f", name, arguments)
+            ])
+        );
+    }
+    let pieces = [whole(0, "f", "{\"x\":1}"), whole(1, "f", "{\"x\":1}")];
+    assert_eq!(
+        calls(&pieces),
+        json!([call("call_f", "f", "{\"x\":1}")]),
+        "said again"
+    );
+}
+
+#[test]
+fn arguments_that_are_no_string_are_kept() {
+    for arguments in [json!({}), json!({"x": 1}), json!([]), json!(false)] {
+        let function = json!({"name": "f", "arguments": arguments});
+        let whole = json!({"id": "a", "type": "function", "function": function});
+        assert_eq!(calls(std::slice::from_ref(&whole)), json!([whole]));
+    }
+}
+
+#[test]
 fn what_is_missing_is_supplied() {
     for arguments in [
         json!({}),
