@@ -506,7 +506,8 @@ class Pipeline:
     """A reply's whole way through the core, as the gateway takes it: bytes in, the client's bytes out.
 
     `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called as
-    `Reply.price` is, or is the members themselves, the same for any usage. It must not use the pipeline.
+    `Reply.price` is, or is the members themselves, the same for any usage (`ValueError` where they are
+    none). It must not use the pipeline.
 
     >>> pipeline = Pipeline(price=lambda usage: b'"cost":%d' % usage.total_tokens)
     >>> pipeline.feed(b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}}\\n\\n')

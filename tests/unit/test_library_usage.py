@@ -120,6 +120,14 @@ def test_a_pipeline_hands_out_what_came_before_its_error() -> None:
 # === prices ===
 
 
+@pytest.mark.parametrize("price", [b"", b"cost", b'{"cost":1}', b'"cost":1,', b'"cost":01', b'"cost":"\n"'])
+def test_a_price_that_is_no_members_is_refused_where_it_is_given(price: bytes) -> None:
+    with pytest.raises(ValueError, match="not JSON members"):
+        Pipeline(price=price)
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":2}}\n\n'
+    assert Pipeline(price=lambda usage: price).feed(usage) == usage
+
+
 def test_a_price_may_be_the_members_themselves() -> None:
     pipeline = Pipeline(price=b'"cost":1')
     assert pipeline.feed(USED) == USED.replace(b"}}", b',"cost":1}}')

@@ -14,27 +14,25 @@ use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage, named_events, reads,
     token_chunks, translated, usage_chunks,
 };
+use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 
 /// Always the same price: what a price costs is not measured here.
-struct Fixed(Bytes);
+struct Fixed(Option<Members>);
 
 impl Pricer for Fixed {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
         black_box(usage);
-        Some(self.0.clone())
+        self.0.clone()
     }
 }
 
-fn pass(plan: &ReplyPlan, reads: &[Bytes], out: &mut Vec<Bytes>) -> u64 {
+fn pass(plan: &ReplyPlan, pricer: &mut Fixed, reads: &[Bytes], out: &mut Vec<Bytes>) -> u64 {
     let mut pipeline = Pipeline::new(plan.clone());
-    let mut pricer = Fixed(Bytes::from_static(
-        b"\"cost\":0.00123,\"cost_details\":{\"input_cost\":0.001,\"output_cost\":0.00023}",
-    ));
     for read in reads {
         out.clear();
-        if pipeline.feed(read.clone(), &mut pricer, out).is_err() {
+        if pipeline.feed(read.clone(), pricer, out).is_err() {
             break;
         }
         black_box(&*out);
@@ -48,6 +46,8 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
     let mut renamed = chat.clone();
     renamed.reply_model = Some("public-name".into());
     let translated = translated(true);
+    let price = "\"cost\":0.00123,\"cost_details\":{\"input_cost\":0.001,\"output_cost\":0.00023}";
+    let mut pricer = Fixed(Members::parse(price));
     for (name, plan, stream) in [
         (
             "chat chunks with null usage, watched",
@@ -90,7 +90,7 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
             group.throughput(Throughput::Bytes(stream.len() as u64));
             let mut out = Vec::new();
             group.bench_function(name, |bencher| {
-                bencher.iter(|| pass(plan, black_box(&reads), &mut out))
+                bencher.iter(|| pass(plan, &mut pricer, black_box(&reads), &mut out))
             });
             group.finish();
         }

@@ -9,14 +9,15 @@ use bytes::Bytes;
 use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_usage, reads, translated, usage_chunks,
 };
+use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::event::Events;
 use sluicegate_core::usage::Usage;
 
-struct Fixed(Bytes);
+struct Fixed(Members);
 
 impl Pricer for Fixed {
-    fn price(&mut self, _usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, _usage: &Usage) -> Option<Members> {
         Some(self.0.clone())
     }
 }
@@ -35,7 +36,7 @@ fn single_events(count: usize) -> Vec<Bytes> {
 }
 
 fn feed(pipeline: &mut Pipeline, reads: &[Bytes], out: &mut Vec<Bytes>) -> u64 {
-    let mut pricer = Fixed(Bytes::from_static(b"\"cost\":1"));
+    let mut pricer = Fixed(Members::parse("\"cost\":1").unwrap());
     measure(|| {
         for read in reads {
             out.clear();
@@ -97,7 +98,7 @@ fn what_a_stream_holds_does_not_grow_with_its_length() {
         let counted = measure(|| {
             let mut pipeline = Pipeline::new(ReplyPlan::new(Api::Chat, true));
             let mut out = Vec::new();
-            let mut pricer = Fixed(Bytes::from_static(b"\"cost\":1"));
+            let mut pricer = Fixed(Members::parse("\"cost\":1").unwrap());
             for read in reads {
                 out.clear();
                 pipeline.feed(read.clone(), &mut pricer, &mut out).unwrap();
@@ -118,7 +119,7 @@ fn allocated(count: usize, client_streams: bool) -> u64 {
         b"data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\n",
     );
     let mut pipeline = Pipeline::new(translated(client_streams));
-    let mut pricer = Fixed(Bytes::from_static(b"\"cost\":1"));
+    let mut pricer = Fixed(Members::parse("\"cost\":1").unwrap());
     let mut out = Vec::with_capacity(4);
     measure(|| {
         for _ in 0..count {

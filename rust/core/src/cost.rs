@@ -1,6 +1,8 @@
 //! Putting cost into a usage object. What it costs is decided elsewhere; here the members that say so find their place.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -8,29 +10,73 @@ use crate::json::cursor::Cursor;
 use crate::json::scan::{self, Fault, Kind, Problem, Value, skip_space};
 use crate::json::splice::Splice;
 use crate::json::string;
+use crate::limits::MAX_DEPTH;
 
 /// Put in front of the upstream's own name for a member where that name is one of ours.
 pub const UPSTREAM_PREFIX: &str = "upstream_";
 
-/// Plans the edits that add `members` (`"cost":0.1,"cost_details":{…}`, without braces) to the object `usage` of `text`; false where
-/// that cannot be: `usage` is no object, or `members` are not JSON members.
+/// JSON members to add to a usage object, on one line: checked once, where they are made.
+///
+/// ```
+/// use sluicegate_core::cost::Members;
+///
+/// let members = Members::parse("\"cost\":0.1,\n\"cost_details\":{\"input_cost\":0.1}").unwrap();
+/// assert_eq!(members.as_bytes(), b"\"cost\":0.1, \"cost_details\":{\"input_cost\":0.1}");
+/// assert!(Members::parse("{\"cost\":0.1}").is_none());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Members {
+    text: Bytes,
+    /// Where in `text` the names are, escapes untouched.
+    names: Arc<[Range<usize>]>,
+}
+
+impl Members {
+    /// Checks `text` (`"cost":0.1,"cost_details":{…}`, without braces); None where it is not JSON members. Line ends between them become
+    /// spaces, so that an event stays one line.
+    #[must_use]
+    pub fn parse(text: impl Into<Bytes>) -> Option<Self> {
+        let text = text.into();
+        let names = names(&text).ok()?.into();
+        let text = one_line(text);
+        Some(Members { text, names })
+    }
+
+    /// The members as they are added.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether the others have the same names in the same order, so that they can be added wherever these could.
+    pub(crate) fn is_like(&self, others: &Members) -> bool {
+        self.names().eq(others.names())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names
+            .iter()
+            .map(|name| self.text.get(name.clone()).unwrap_or_default())
+    }
+}
+
+/// Plans the edits that add `members` to the object `usage` of `text`; false where that cannot be, because `usage` is no object.
 ///
 /// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to `upstream_` and that name,
 /// so that the upstream's own cost is neither lost nor taken for ours. Where that name is taken too, by a gateway like this one in front
 /// of the upstream or by `members` themselves, `upstream_` is put in front as often as makes each name the only one.
-/// Line ends between members become spaces, so that an event stays one line.
 pub fn splice(
     text: &[u8],
     usage: Value,
-    members: &Bytes,
+    members: &Members,
     max_depth: usize,
     plan: &mut Splice,
 ) -> bool {
+    if usage.kind != Kind::Object {
+        return false;
+    }
     let object = usage.bytes(text);
-    let mut families = match names(members, max_depth) {
-        Ok(names) if usage.kind == Kind::Object => families(&names),
-        _ => return false,
-    };
+    let mut families = families(members);
     let mut last_end = None;
     let read = Cursor::new(object, max_depth).members(|cursor, key| {
         let (name, bit) = family_of(key.content(object));
@@ -55,7 +101,7 @@ pub fn splice(
             cursor.skip().map(drop)
         });
     }
-    let members = one_line(members);
+    let members = members.text.clone();
     match last_end {
         Some(end) => {
             plan.insert(usage.start + end, Bytes::from_static(b","));
@@ -89,9 +135,9 @@ impl Family<'_> {
     }
 }
 
-fn families<'a>(names: &[&'a [u8]]) -> Vec<Family<'a>> {
-    let mut families: Vec<Family<'_>> = Vec::with_capacity(names.len());
-    for key in names {
+fn families(members: &Members) -> Vec<Family<'_>> {
+    let mut families: Vec<Family<'_>> = Vec::with_capacity(members.names.len());
+    for key in members.names() {
         let (name, ours) = family_of(key);
         match families.iter_mut().find(|family| family.name == name) {
             Some(family) => family.ours |= ours,
@@ -123,39 +169,11 @@ fn family_of(key: &[u8]) -> (Cow<'_, [u8]>, u64) {
     (name, 1 << prefixes.min(u64::BITS - 1))
 }
 
-/// The names of members, escapes untouched.
-pub(crate) type Names = Box<[Box<[u8]>]>;
-
-/// Whether `members` are on one line, without spaces around their punctuation, and have exactly these names in this order.
-pub(crate) fn has_names(members: &[u8], expected: &Names, max_depth: usize) -> bool {
-    let mut rest = members;
-    for (i, name) in expected.iter().enumerate() {
-        if i > 0 {
-            let Some(next) = rest.strip_prefix(b",") else {
-                return false;
-            };
-            rest = next;
-        }
-        let value = rest
-            .strip_prefix(b"\"")
-            .and_then(|rest| rest.strip_prefix(&**name))
-            .and_then(|rest| rest.strip_prefix(b"\":"));
-        let Some(value) = value else {
-            return false;
-        };
-        let Ok(end) = scan::value(value, 0, max_depth).map(|value| value.end) else {
-            return false;
-        };
-        rest = value.get(end..).unwrap_or_default();
-    }
-    rest.is_empty() && memchr::memchr2(b'\n', b'\r', members).is_none()
-}
-
 /// Where [`splice`] inserts `,` and `members`, if that is all it does: `usage` has members, and none that collides.
 pub(crate) fn plain_addition(
     text: &[u8],
     usage: Value,
-    members: &Bytes,
+    members: &Members,
     max_depth: usize,
 ) -> Option<usize> {
     let mut plan = Splice::new();
@@ -166,24 +184,18 @@ pub(crate) fn plain_addition(
     }
 }
 
-/// The names of `members`; None where they are not JSON members.
-pub(crate) fn names_of(members: &[u8], max_depth: usize) -> Option<Names> {
-    let names = names(members, max_depth).ok()?;
-    Some(names.into_iter().map(Box::from).collect())
-}
-
-/// The names of `members`, escapes untouched.
-fn names(members: &[u8], max_depth: usize) -> Result<Vec<&[u8]>, Fault> {
+/// Where the names of `members` are, escapes untouched.
+fn names(members: &[u8]) -> Result<Vec<Range<usize>>, Fault> {
     let mut names = Vec::with_capacity(8);
     let mut at = 0;
     loop {
-        let key = scan::value(members, at, max_depth)?;
+        let key = scan::value(members, at, MAX_DEPTH)?;
         let colon = skip_space(members, key.end);
         if key.kind != Kind::String || members.get(colon) != Some(&b':') {
             return unexpected(colon);
         }
-        names.push(key.content(members));
-        at = skip_space(members, scan::value(members, colon + 1, max_depth)?.end);
+        names.push(key.start + 1..key.end - 1);
+        at = skip_space(members, scan::value(members, colon + 1, MAX_DEPTH)?.end);
         match members.get(at) {
             None => return Ok(names),
             Some(b',') => at += 1,
@@ -199,9 +211,9 @@ fn unexpected<T>(offset: usize) -> Result<T, Fault> {
     })
 }
 
-fn one_line(members: &Bytes) -> Bytes {
-    if memchr::memchr2(b'\n', b'\r', members).is_none() {
-        return members.clone();
+fn one_line(members: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &members).is_none() {
+        return members;
     }
     let space = |&byte: &u8| {
         if matches!(byte, b'\n' | b'\r') {
@@ -223,13 +235,8 @@ mod tests {
         let text = format!("{{\"usage\": {usage}}}");
         let value = scan::value(text.as_bytes(), 10, 64).unwrap();
         let mut plan = Splice::new();
-        let done = splice(
-            text.as_bytes(),
-            value,
-            &Bytes::copy_from_slice(members.as_bytes()),
-            64,
-            &mut plan,
-        );
+        let members = Members::parse(members.to_owned())?;
+        let done = splice(text.as_bytes(), value, &members, 64, &mut plan);
         assert_eq!(done, !plan.is_empty());
         let mut out = Vec::new();
         plan.apply(text.as_bytes(), &mut out);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::cost::Members;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
@@ -104,9 +105,9 @@ impl ReplyPlan {
 
 /// Puts a price on usage.
 pub trait Pricer {
-    /// Called for each usage object that will reach the client, running totals aside. Returns the JSON members to add to the object
-    /// (`"cost":0.1,"cost_details":{…}`, without braces), or None to leave it as it is.
-    fn price(&mut self, usage: &Usage) -> Option<Bytes>;
+    /// Called for each usage object that will reach the client, running totals aside. Returns the members to add to the object, or None to
+    /// leave it as it is.
+    fn price(&mut self, usage: &Usage) -> Option<Members>;
 }
 
 /// Leaves every usage object as it is.
@@ -114,7 +115,7 @@ pub trait Pricer {
 pub struct Unpriced;
 
 impl Pricer for Unpriced {
-    fn price(&mut self, _usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, _usage: &Usage) -> Option<Members> {
         None
     }
 }
@@ -170,13 +171,14 @@ pub struct Facts {
 ///
 /// ```
 /// use bytes::Bytes;
+/// use sluicegate_core::cost::Members;
 /// use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 /// use sluicegate_core::usage::Usage;
 ///
 /// struct Flat;
 /// impl Pricer for Flat {
-///     fn price(&mut self, usage: &Usage) -> Option<Bytes> {
-///         Some(format!("\"cost\":{}", usage.total_tokens()?).into())
+///     fn price(&mut self, usage: &Usage) -> Option<Members> {
+///         Members::parse(format!("\"cost\":{}", usage.total_tokens()?))
 ///     }
 /// }
 ///

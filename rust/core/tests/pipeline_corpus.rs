@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde_json::Value;
+use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::sse::event::Events;
 use sluicegate_core::usage::Usage;
@@ -167,10 +168,10 @@ fn finish_and_truncation_are_what_the_corpus_says() {
 struct Asked(u64);
 
 impl Pricer for Asked {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
         assert!(usage.total_tokens().is_some());
         self.0 += 1;
-        Some(Bytes::from_static(b"\"cost\":0.25,\"cost_details\":{}"))
+        Members::parse("\"cost\":0.25,\"cost_details\":{}")
     }
 }
 

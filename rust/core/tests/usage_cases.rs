@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::usage::{Dialect, Usage};
 
@@ -212,9 +213,9 @@ fn nothing_depends_on_where_the_body_is_cut() {
 struct Echo;
 
 impl Pricer for Echo {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
         let form = normal_form(Some(usage));
-        Some(format!("\"cost\":{},\"cost_details\":null", form).into())
+        Members::parse(format!("\"cost\":{form},\"cost_details\":null"))
     }
 }
 

@@ -1,7 +1,6 @@
 //! A cost is all that is added to a usage object: every other byte stays in its place, and no name of ours is the upstream's too.
 
-use bytes::Bytes;
-use sluicegate_core::cost::{UPSTREAM_PREFIX, splice};
+use sluicegate_core::cost::{Members as Added, UPSTREAM_PREFIX, splice};
 use sluicegate_core::json::scan::{self, Kind, Members};
 use sluicegate_core::json::splice::Splice;
 
@@ -33,7 +32,7 @@ pub fn check(input: &[u8]) {
     };
     let cost = COSTS[usize::from(choice) % COSTS.len()];
     let mut plan = Splice::new();
-    let added = Bytes::from_static(cost);
+    let added = Added::parse(cost).expect("they are members");
     let done = splice(text, object, &added, MAX_DEPTH, &mut plan);
     assert_eq!(done, object.kind == Kind::Object);
     assert!(plan.edits().all(|(place, _)| place.is_empty()));

@@ -2,6 +2,7 @@
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
+use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
@@ -20,8 +21,8 @@ struct Input<'a> {
 struct Tokens;
 
 impl Pricer for Tokens {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
-        Some(format!("\"cost\":{}", usage.total_tokens()?).into())
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
+        Members::parse(format!("\"cost\":{}", usage.total_tokens()?))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::response::Parts;
+use sluicegate_core::cost::Members;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
@@ -61,8 +62,8 @@ enum Turn {
 struct Price<'a>(&'a mut dyn Director);
 
 impl Pricer for Price<'_> {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
-        self.0.price(usage)
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
+        self.0.price(usage).and_then(Members::parse)
     }
 }
 

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
@@ -20,7 +21,7 @@ use crate::usage::PyUsage;
 enum Price {
     Nothing,
     /// The same for any usage.
-    Members(Bytes),
+    Members(Members),
     Callable(Py<PyAny>),
 }
 
@@ -56,20 +57,20 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn ask(&self, callable: &Py<PyAny>, usage: &Usage) -> PyResult<Option<Bytes>> {
+    fn ask(&self, callable: &Py<PyAny>, usage: &Usage) -> PyResult<Option<Members>> {
         Python::attach(|py| {
             let usage = PyUsage {
                 inner: usage.clone(),
             };
             let members = self.asker.asks(|| callable.bind(py).call1((usage,)))?;
             let members: Option<PyBackedBytes> = members.extract()?;
-            Ok(members.map(Bytes::from_owner))
+            Ok(members.map(Bytes::from_owner).and_then(Members::parse))
         })
     }
 }
 
 impl Pricer for Asking<'_> {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
         match self.price {
             Price::Nothing => None,
             Price::Members(members) => Some(members.clone()),
@@ -181,7 +182,9 @@ impl PyPipeline {
         let price = match price {
             None => Price::Nothing,
             Some(price) => match price.extract::<PyBackedBytes>() {
-                Ok(members) => Price::Members(Bytes::from_owner(members)),
+                Ok(members) => Members::parse(Bytes::from_owner(members))
+                    .map(Price::Members)
+                    .ok_or_else(|| PyValueError::new_err("the price is not JSON members"))?,
                 Err(_) => Price::Callable(price.unbind()),
             },
         };

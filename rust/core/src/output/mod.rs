@@ -9,7 +9,7 @@
 pub mod chat_chunks;
 mod spent;
 
-use bytes::Bytes;
+use crate::cost::Members;
 
 use crate::json::scan::Fault;
 use crate::usage::Usage;
@@ -130,8 +130,8 @@ pub struct Failure<'a> {
 pub struct Spent<'a> {
     /// The counts.
     pub usage: &'a Usage,
-    /// What is to be added to the usage object: JSON members on one line, without braces.
-    pub members: Option<&'a Bytes>,
+    /// What is to be added to the usage object.
+    pub members: Option<&'a Members>,
 }
 
 /// Makes a protocol of pieces. Bounded by whoever gives them, see [`held`](Self::held).

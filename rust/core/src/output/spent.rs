@@ -36,9 +36,8 @@ impl Spent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
+    use crate::cost::Members;
     use crate::usage::Usage;
 
     #[test]
@@ -48,7 +47,7 @@ mod tests {
             upstream_cost_field: Some("cost.total_cost"),
             ..Usage::default()
         };
-        let members = Bytes::from_static(b"\"cost\":1");
+        let members = Members::parse("\"cost\":1").unwrap();
         let spent = Spent {
             usage: &usage,
             members: Some(&members),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::cost;
+use crate::cost::{self, Members};
 use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
@@ -55,7 +55,7 @@ pub(super) struct Reply {
     /// Its usage is more than a running total or a preview.
     pub(super) is_final: bool,
     /// What was added to it.
-    pub(super) members: Option<Bytes>,
+    pub(super) members: Option<Members>,
     /// Of `edits`, those that come before the model's.
     cost_edits: usize,
     /// A token-bearing event came since this was last taken.
@@ -211,13 +211,13 @@ impl Reply {
     }
 
     /// What is to be added to a usage object that says what is known by now.
-    pub(super) fn ask_price(&mut self, pricer: &mut dyn Pricer) -> Option<Bytes> {
+    pub(super) fn ask_price(&mut self, pricer: &mut dyn Pricer) -> Option<Members> {
         self.settle();
         pricer.price(self.facts.usage.as_ref()?)
     }
 
     /// Plans the edits that add the cost to the usage object of `text`.
-    pub(super) fn add_cost(&mut self, text: &[u8], object: Value, members: &Bytes) {
+    pub(super) fn add_cost(&mut self, text: &[u8], object: Value, members: &Members) {
         let max_depth = self.plan.limits.max_depth;
         cost::splice(text, object, members, max_depth, &mut self.edits);
     }

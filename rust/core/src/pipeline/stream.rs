@@ -234,11 +234,11 @@ fn show(
     let Some(members) = reply.ask_price(pricer) else {
         return;
     };
-    if let Some(place) = template.addition(&members, reply.plan.limits.max_depth) {
+    if let Some(place) = template.addition(&members) {
         let place = start + place;
         frames.replace(slice, place, place, |out| {
             out.push(b',');
-            out.extend_from_slice(&members);
+            out.extend_from_slice(members.as_bytes());
         });
     } else {
         reply.edits.clear();

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::cost::{self, Names};
+use crate::cost::{self, Members};
 use crate::json::scan::{Kind, Value};
 use crate::json::string;
 use crate::responses::forwarded::Place;
@@ -44,7 +44,7 @@ pub(super) struct Example<'a> {
     pub(super) edits: &'a [(Range<usize>, Bytes)],
     pub(super) bearing: Bearing,
     /// The usage object, where it is to be priced, and what was added to it.
-    pub(super) priced: Option<(Value, Option<Bytes>)>,
+    pub(super) priced: Option<(Value, Option<Members>)>,
     pub(super) max_depth: usize,
     pub(super) says: Says,
 }
@@ -86,8 +86,8 @@ struct Anchor {
 struct Priced {
     start: Anchor,
     end: Anchor,
-    /// Where the cost is added, if it has these names: none of them is the upstream's too.
-    addition: Option<(Anchor, Names)>,
+    /// Where members like these are added: none of their names is the upstream's too.
+    addition: Option<(Anchor, Members)>,
 }
 
 pub(super) struct Template {
@@ -264,9 +264,9 @@ impl Template {
     }
 
     /// Where in the event that matched last `,` and `members` are to be inserted, if nothing else has to be done for them.
-    pub(super) fn addition(&self, members: &[u8], max_depth: usize) -> Option<usize> {
-        let (anchor, names) = self.priced.as_ref()?.addition.as_ref()?;
-        cost::has_names(members, names, max_depth).then(|| self.locate(*anchor))
+    pub(super) fn addition(&self, members: &Members) -> Option<usize> {
+        let (anchor, known) = self.priced.as_ref()?.addition.as_ref()?;
+        members.is_like(known).then(|| self.locate(*anchor))
     }
 
     fn locate(&self, anchor: Anchor) -> usize {
@@ -301,8 +301,7 @@ impl Priced {
         let anchor = |at| Anchor::new(at, example.holes);
         let addition = members.as_ref().and_then(|members| {
             let at = cost::plain_addition(example.event, *object, members, example.max_depth)?;
-            let names = cost::names_of(members, example.max_depth)?;
-            Some((anchor(at), names))
+            Some((anchor(at), members.clone()))
         });
         Some(Priced {
             start: anchor(object.start),

@@ -35,13 +35,12 @@ pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
+    use crate::cost::Members;
     use crate::usage::Usage;
 
     fn written(usage: &Usage, members: Option<&'static str>) -> String {
-        let members = members.map(|members| Bytes::from_static(members.as_bytes()));
+        let members = members.map(|members| Members::parse(members).unwrap());
         let mut out = Vec::new();
         let spent = Spent {
             usage,

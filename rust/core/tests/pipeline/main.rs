@@ -7,6 +7,7 @@
 )]
 
 use bytes::Bytes;
+use sluicegate_core::cost::Members;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::mode::Mode;
@@ -26,8 +27,8 @@ mod recognition;
 struct Flat;
 
 impl Pricer for Flat {
-    fn price(&mut self, _usage: &Usage) -> Option<Bytes> {
-        Some(Bytes::from_static(b"\"cost\":1"))
+    fn price(&mut self, _usage: &Usage) -> Option<Members> {
+        Members::parse("\"cost\":1")
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 struct Echo;
 
 impl Pricer for Echo {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
         let seen = (
             usage.input_tokens,
             usage.output_tokens,
@@ -19,8 +19,8 @@ impl Pricer for Echo {
         let cost = format!("\"cost\":\"{seen:?}\",\"cost_details\":{{\"input_cost\":0.5}}");
         match usage.output_tokens.unwrap_or(0) % 5 {
             4 => None,
-            3 => Some(format!("{cost},\"more\":\n1").into()),
-            _ => Some(cost.into()),
+            3 => Members::parse(format!("{cost},\"more\":\n1")),
+            _ => Members::parse(cost),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value as Json, json};
+use sluicegate_core::cost::Members;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::pipeline::{Pipeline, Pricer, Unpriced};
 use sluicegate_core::usage::Usage;
@@ -203,8 +204,8 @@ fn what_is_no_chunk_is_counted_and_passed_over() {
 struct Flat;
 
 impl Pricer for Flat {
-    fn price(&mut self, usage: &Usage) -> Option<Bytes> {
-        Some(format!("\"cost\":{}", usage.total_tokens()?).into())
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
+        Members::parse(format!("\"cost\":{}", usage.total_tokens()?))
     }
 }
 

@@ -120,8 +120,8 @@ fn what_only_this_interface_has_is_kept() {
 fn usage_and_cost_are_those_of_forwarding() {
     struct Flat;
     impl Pricer for Flat {
-        fn price(&mut self, usage: &Usage) -> Option<bytes::Bytes> {
-            Some(format!("\"cost\":{}", usage.total_tokens()?).into())
+        fn price(&mut self, usage: &Usage) -> Option<sluicegate_core::cost::Members> {
+            sluicegate_core::cost::Members::parse(format!("\"cost\":{}", usage.total_tokens()?))
         }
     }
     let stream = translated_by(plan(true, ""), &[&case("llama-cpp")], &mut Flat);

@@ -49,13 +49,12 @@ fn details(name: &str, counts: &[(&str, Option<u64>)], object: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
+    use crate::cost::Members;
     use crate::usage::Usage;
 
     fn written(usage: &Usage, members: Option<&'static str>) -> String {
-        let members = members.map(|members| Bytes::from_static(members.as_bytes()));
+        let members = members.map(|members| Members::parse(members).unwrap());
         let mut out = Vec::new();
         let spent = Spent {
             usage,
