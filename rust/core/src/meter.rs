@@ -29,6 +29,8 @@ pub struct UsageMeter {
     dialect: Option<Dialect>,
     limits: Limits,
     state: State,
+    /// Bytes of the reply in front of those that the pipeline was given.
+    skipped: u64,
     out: Vec<Bytes>,
 }
 
@@ -45,6 +47,7 @@ impl UsageMeter {
             dialect,
             limits,
             state: State::Scouting(Box::new(Scout::new(&limits))),
+            skipped: 0,
             out: Vec::new(),
         }
     }
@@ -57,7 +60,8 @@ impl UsageMeter {
         match &mut self.state {
             State::Reading(pipeline) => {
                 self.out.clear();
-                pipeline.feed(input, &mut Unpriced, &mut self.out)
+                let fed = pipeline.feed(input, &mut Unpriced, &mut self.out);
+                self.placed(fed)
             }
             State::Scouting(scout) => match scout.feed(input)? {
                 Some(found) => self.read(found),
@@ -79,7 +83,13 @@ impl UsageMeter {
             return Ok(());
         };
         self.out.clear();
-        pipeline.finish(&mut Unpriced, &mut self.out)
+        let finished = pipeline.finish(&mut Unpriced, &mut self.out);
+        self.placed(finished)
+    }
+
+    /// What the pipeline says, with offsets in the reply.
+    fn placed(&self, said: Result<(), Error>) -> Result<(), Error> {
+        said.map_err(|error| Error::new(error.kind, error.offset + self.skipped))
     }
 
     /// What was reported so far.
@@ -101,7 +111,8 @@ impl UsageMeter {
         self.out.clear();
         let fed = pipeline.feed(found.held.into(), &mut Unpriced, &mut self.out);
         self.state = State::Reading(Box::new(pipeline));
-        fed
+        self.skipped = found.skipped;
+        self.placed(fed)
     }
 }
 
@@ -116,6 +127,7 @@ struct Found {
     api: Api,
     streams: bool,
     held: Vec<u8>,
+    skipped: u64,
 }
 
 /// Reads ahead to the first payload that tells the protocol.
@@ -124,6 +136,8 @@ struct Scout {
     limits: Limits,
     /// What was read, less whole events and documents: those told nothing, so they have no usage either.
     held: Vec<u8>,
+    /// Bytes of the reply in front of `held`, a mark counted as one of them.
+    skipped: u64,
 }
 
 enum Body {
@@ -138,6 +152,7 @@ impl Scout {
             body: Body::Undecided(ModeDetector::default()),
             limits: *limits,
             held: Vec::new(),
+            skipped: 0,
         }
     }
 
@@ -155,27 +170,32 @@ impl Scout {
                 Mode::Opaque => return Ok(Some(self.found(Api::Chat))),
             };
         }
-        let (api, unfinished, mark) = match &mut self.body {
+        // What came before a fault in the same read counts.
+        let (fed, api, unfinished, mark) = match &mut self.body {
             Body::Undecided(_) => return Ok(None),
             Body::Stream(splitter, batch) => {
-                splitter.feed(input, batch)?;
+                let fed = splitter.feed(input, batch);
                 let mut events = batch.events();
                 let api = events.find_map(|event| api_of(&event.data()?, &self.limits));
-                (api, splitter.held(), STREAM_MARK)
+                (fed, api, splitter.held(), STREAM_MARK)
             }
             Body::Documents(documents, parts) => {
                 parts.clear();
-                documents.feed(input, parts)?;
+                let fed = documents.feed(input, parts);
                 let api = parts.iter().find_map(|part| match part {
                     Part::Document(document) => api_of(document, &self.limits),
                     Part::Space(_) => None,
                 });
-                (api, documents.held(), DOCUMENTS_MARK)
+                (fed, api, documents.held(), DOCUMENTS_MARK)
             }
         };
+        if api.is_none() {
+            fed?;
+        }
         let told = self.held.len().saturating_sub(unfinished);
         if api.is_none() && told > mark.len() {
             self.held.splice(..told, mark.iter().copied());
+            self.skipped += (told - mark.len()) as u64;
         }
         Ok(api.map(|api| self.found(api)))
     }
@@ -201,6 +221,7 @@ impl Scout {
             api,
             streams: matches!(self.body, Body::Stream(..)),
             held: std::mem::take(&mut self.held),
+            skipped: self.skipped,
         }
     }
 }
@@ -292,6 +313,39 @@ mod tests {
                 }
                 meter.finish().unwrap();
                 assert_eq!(meter.usage().unwrap().input_tokens, Some(2), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_came_before_a_fault_counts_and_the_fault_is_where_it_is() {
+        let used = "data: {\"usage\":{\"prompt_tokens\":2}}\n\n";
+        let large = format!("data: \"{}\"\n\n", "x".repeat(100));
+        let limits = Limits {
+            max_event: 64,
+            ..Limits::default()
+        };
+        for before in [
+            String::new(),
+            used.to_owned(),
+            ": keep-alive\n\n".repeat(9),
+            format!("\u{feff}{}{used}", ": keep-alive\n\n".repeat(9)),
+        ] {
+            let stream = format!("{before}{large}");
+            for size in [1, 7, 64, stream.len()] {
+                let mut meter = UsageMeter::new(None, limits);
+                let fault = stream
+                    .as_bytes()
+                    .chunks(size)
+                    .find_map(|read| meter.feed(Bytes::copy_from_slice(read)).err());
+                let offset = before.len() + limits.max_event;
+                assert_eq!(fault.unwrap().offset, offset as u64, "{before} {size}");
+                let usage = meter.usage().and_then(|usage| usage.input_tokens);
+                assert_eq!(
+                    usage,
+                    before.contains("usage").then_some(2),
+                    "{before} {size}"
+                );
             }
         }
     }
