@@ -27,24 +27,32 @@ _BEGINS = ("granian._futures", "_cbsched_aioschedule.<locals>._run")
 class Turn:
     """A coroutine that is stepped by whoever has what it waits for. granian's own let no exception out."""
 
-    __slots__ = ("_begin_on_loop", "_coroutine", "_due", "_stepping")
+    __slots__ = ("_begin", "_coroutine", "_due", "_loop", "_stepping", "_watcher")
 
     any_thread = True
 
-    def __init__(self, coroutine: Coroutine[Any, None, None], begin_on_loop: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        loop: "RequestLoop",
+        begin: Callable[..., object],
+        coroutine: Coroutine[Any, None, None],
+        watcher: object,
+    ) -> None:
+        self._loop = loop
+        self._begin = begin
         self._coroutine = coroutine
-        self._begin_on_loop = begin_on_loop
-        self._due: list[None] = []
+        self._watcher = watcher
+        self._due = False
         self._stepping = Lock()
 
     def __call__(self, _: object = None) -> None:
         """What it waits for is there."""
-        self._due.append(None)
+        self._due = True
         # Another thread, or a caller further up, may still be in its step: it takes the next one, too.
         while self._due and self._stepping.acquire(blocking=False):
             try:
                 if self._due:
-                    self._due.pop()
+                    self._due = False
                     self._step()
             finally:
                 self._stepping.release()
@@ -61,7 +69,7 @@ class Turn:
                 waiting = self._coroutine.throw(fault)
         except StopIteration:
             return
-        self._begin_on_loop()
+        self._loop.begin(self._begin, self._coroutine, self._watcher)
 
 
 def _may_wait_anywhere(waiting: Any) -> bool:
@@ -81,8 +89,7 @@ class RequestLoop(uvloop.Loop):
             callback(*args)
             return None
         if self._is_begin(callback):
-            call = super().call_soon_threadsafe
-            Turn(args[0], lambda: call(callback, *args, context=context))()
+            Turn(self, callback, *args)()
             return None
         return super().call_soon_threadsafe(callback, *args, context=context)
 
@@ -93,6 +100,10 @@ class RequestLoop(uvloop.Loop):
             callback(*args)
             return None
         return super().call_soon(callback, *args, context=context)
+
+    def begin(self, callback: Callable[..., object], coroutine: object, watcher: object) -> None:
+        """Let the request go on as a task of this loop."""
+        super().call_soon_threadsafe(callback, coroutine, watcher)
 
     def _is_begin(self, callback: Callable[..., object]) -> bool:
         if callback is self._begins:

@@ -23,8 +23,8 @@ use crate::delivery;
 
 /// The part of a client's buffer that waits here, and the largest message to the server. granian holds up to six of these (one
 /// that waits, four in its channel, one just taken), and its connection buffers a quarter more; the read that went too far is the rest.
-const PENDING_PART: usize = 16;
-const MESSAGE_PART: usize = 32;
+const PENDING_PART: usize = 20;
+const MESSAGE_PART: usize = 40;
 
 /// What a reply has been sent, for whoever wants all of it at its end. Copied: a frame may be a small slice of a large read.
 struct Kept {
