@@ -22,6 +22,6 @@ for source in rust/fuzz/fuzz_targets/*.rs; do
     cargo +nightly fuzz run --fuzz-dir rust/fuzz "$target" \
         "rust/fuzz/corpus/$target" "rust/fuzz/seeds/$target" -- \
         -dict="rust/fuzz/$dictionary" -max_total_time="$seconds" -max_len=600 -timeout=60 -rss_limit_mb=2048 \
-        -verbosity=0 -print_final_stats=0
+        -print_funcs=0 -verbosity=0 -print_final_stats=0
     echo "$target: $seconds seconds without a finding"
 done
