@@ -31,7 +31,8 @@ async def aiter_events(
 
     `response` is one of httpx or aiohttp, or any asynchronous iterator of bytes. `[DONE]` is an event like
     others; comments are none.
-    A last event without its blank line is given too. Raises `EventTooLarge`.
+    A last event without its blank line is given too. Raises `EventTooLarge`, and `TypeError` where the
+    response is none of these.
 
     >>> import asyncio
     >>> async def body():
@@ -54,7 +55,7 @@ async def aiter_events(
 def _chunks(response: Any) -> AsyncIterator[bytes]:
     if isinstance(response, HttpxResponse):
         return response.aiter_bytes()
-    content = getattr(response, "content", None)
-    if content is not None:
-        return content.iter_any()  # type: ignore[no-any-return]
+    iter_any = getattr(getattr(response, "content", None), "iter_any", None)
+    if iter_any is not None:
+        return iter_any()  # type: ignore[no-any-return]
     return aiter(response)

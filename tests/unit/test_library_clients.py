@@ -110,3 +110,18 @@ async def test_events_are_bounded_and_those_before_are_given() -> None:
     async with ScriptedUpstream(script) as upstream:
         count, error = await until_error(upstream, bound=10_000)
     assert (count, type(error)) == (2, EventTooLarge)
+
+
+class Response:
+    """As those of requests: all of the content, or a plain iterator."""
+
+    content = b"data: a\n\n"
+
+    def __iter__(self) -> Any:
+        return iter([self.content])
+
+
+@pytest.mark.parametrize("response", [Response(), [b"data: a\n\n"], b"data: a\n\n", None], ids=repr)
+async def test_what_does_not_come_asynchronously_is_refused(response: Any) -> None:
+    with pytest.raises(TypeError, match="async"):
+        await anext(aiter_events(response))
