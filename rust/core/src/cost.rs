@@ -155,16 +155,16 @@ fn families(members: &Members) -> Vec<Family<'_>> {
 fn family_of(key: &[u8]) -> (Cow<'_, [u8]>, u64) {
     let prefix = UPSTREAM_PREFIX.as_bytes();
     let mut name = string::plain(key);
+    let mut rest = &*name;
     let mut prefixes = 0;
-    while name.starts_with(prefix) {
-        name = match name {
-            Cow::Borrowed(name) => Cow::Borrowed(name.get(prefix.len()..).unwrap_or_default()),
-            Cow::Owned(mut name) => {
-                name.drain(..prefix.len());
-                Cow::Owned(name)
-            }
-        };
+    while let Some(shorter) = rest.strip_prefix(prefix) {
+        rest = shorter;
         prefixes += 1;
+    }
+    let stripped = name.len() - rest.len();
+    match &mut name {
+        Cow::Borrowed(name) => *name = name.get(stripped..).unwrap_or_default(),
+        Cow::Owned(name) => drop(name.drain(..stripped)),
     }
     (name, 1 << prefixes.min(u64::BITS - 1))
 }
