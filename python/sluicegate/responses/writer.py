@@ -2,7 +2,7 @@
 
 A write returns once it is committed, and only then is anybody shown what it wrote: what a client has seen is
 kept. The first write after a pause goes at once, the next ones together, `WINDOW_SECONDS` after the last
-began: an upstream that sends 50 events a second costs ten rows a second, whatever their number, and the relay
+began: an upstream that sends 50 events a second costs a dozen rows, whatever their number, and the relay
 collects what arrives meanwhile.
 """
 
@@ -23,7 +23,7 @@ from sluicegate.responses.numbering import Run
 from sluicegate.responses.repository import index_items
 from sluicegate.responses.schema import events, payloads, responses
 
-WINDOW_SECONDS = 0.1
+WINDOW_SECONDS = 0.08
 
 # Variables of one statement are limited.
 _MANY = 500
