@@ -227,6 +227,21 @@ async def test_a_reply_without_usage_has_none(stand: ResponsesStand) -> None:
 # === what goes wrong ===
 
 
+@pytest.mark.parametrize("done", [True, False], ids=["with an end mark", "without"])
+async def test_an_error_in_a_stream_that_nobody_streams_is_the_status(
+    stand: ResponsesStand, done: bool
+) -> None:
+    """One document says so, and only once: nothing was said before the stream's end."""
+    error = event({"error": {"message": "Overloaded.", "type": "server_error", "code": None, "param": None}})
+    before = event(chunk("Hi")) + error
+    after = event(chunk("!", finish="stop")) + (DONE if done else b"")
+    for pauses in ((0.0, 0.0), (0.05, 0.0), (0.0, 0.05)):
+        script = body(before, pauses[0], after, pauses[1])
+        exchange = await stand.ask(script, model=ALWAYS)
+        assert (exchange.reply.status, exchange.reply.json()["error"]["code"]) == (502, "in_band_error")
+        assert (exchange.line["fault"], exchange.line["result"]) == ("in_band_error", "failed")
+
+
 @pytest.mark.parametrize(
     ("script", "code"),
     [

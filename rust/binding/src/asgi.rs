@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 use sluicegate_relay::Sink;
 use sluicegate_relay::sink::HeaderList;
 
@@ -153,6 +153,7 @@ impl Outlet {
             if let Err(error) = self.deliver_one(py, message) {
                 error.write_unraisable(py, Some(self.reply.bind(py)));
                 self.resume(false);
+                self.tell_aborted(py);
                 return;
             }
             if last && !self.lock().waiting {
@@ -166,8 +167,17 @@ impl Outlet {
 
     /// Tell the reply that the server has all of it, in the same hold of the GIL.
     fn tell_finished(&self, py: Python<'_>) {
+        self.tell(py, pyo3::intern!(py, "finished"));
+    }
+
+    /// Tell it that the server will never have all of it.
+    fn tell_aborted(&self, py: Python<'_>) {
+        self.tell(py, pyo3::intern!(py, "abort"));
+    }
+
+    fn tell(&self, py: Python<'_>, what: &Bound<'_, PyString>) {
         let reply = self.reply.bind(py);
-        if let Err(error) = reply.call_method0(pyo3::intern!(py, "finished")) {
+        if let Err(error) = reply.call_method0(what) {
             error.write_unraisable(py, Some(reply));
         }
     }
@@ -176,8 +186,10 @@ impl Outlet {
         let message = asgi_message(py, message)?;
         let pending = if self.direct {
             let Ok(sent) = self.send.bind(py).call1((message,)) else {
-                // The client has left and the request's task has ended: granian closes its side then, whatever is on its way.
+                // The client has left and the request has ended: granian closes its side then, whatever is on its way. Where it has not
+                // ended yet nothing else would end it.
                 self.resume(false);
+                self.tell_aborted(py);
                 return Ok(());
             };
             if is_done(&sent)? {
@@ -423,12 +435,7 @@ impl Sink for AsgiSink {
             state.bytes = 0;
             state.dead = true;
         });
-        let _ = Python::try_attach(|py| {
-            let reply = self.outlet.reply.bind(py);
-            if let Err(error) = reply.call_method0(pyo3::intern!(py, "abort")) {
-                error.write_unraisable(py, Some(reply));
-            }
-        });
+        let _ = Python::try_attach(|py| self.outlet.tell_aborted(py));
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -38,7 +38,10 @@ pub(super) struct Translation {
     client_streams: bool,
     clock: Option<fn() -> u64>,
     limits: Limits,
-    /// The client has the reply's end.
+    /// What a client that does not stream will get. It is shown when the reply has ended well, since until then an error may still come, whose
+    /// place is then the status.
+    document: Vec<u8>,
+    /// The reply's end is written.
     ended: bool,
 }
 
@@ -113,6 +116,7 @@ impl Translation {
             client_streams: plan.client_streams,
             clock: plan.clock,
             limits,
+            document: Vec::new(),
             ended: false,
         })
     }
@@ -172,7 +176,11 @@ impl Translation {
                 fed
             }
         };
-        show(shown, out);
+        if self.client_streams {
+            show(shown, out);
+        } else {
+            self.document.append(&mut shown);
+        }
         fed?;
         if self.writer.held() > self.limits.max_document {
             return Err(Error::new(ErrorKind::DocumentTooLarge, 0));
@@ -187,7 +195,7 @@ impl Translation {
         pricer: &mut dyn Pricer,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Error> {
-        let mut shown = Vec::new();
+        let mut shown = std::mem::take(&mut self.document);
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Unknown => return Ok(()),
             Form::Events(mut source) => {
