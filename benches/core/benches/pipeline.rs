@@ -18,6 +18,10 @@ use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 
+/// The extension's, so that Rust and Python can be compared.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Always the same price: what a price costs is not measured here.
 struct Fixed(Option<Members>);
 
