@@ -1,5 +1,7 @@
 """One store, on SQLite and on PostgreSQL: whatever is promised is promised on both."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +21,16 @@ Settings = Callable[..., StoreConfig]
 def postgres_server() -> Iterator[str]:
     with postgres.server() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+async def _database_threads_end() -> AsyncIterator[None]:
+    """A connection that is given up (its file is no database, say) ends a little later, on this loop."""
+    yield
+    for thread in threading.enumerate():
+        if "_connection_worker_thread" in thread.name:
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive(), "a connection was left open"
 
 
 @contextmanager
