@@ -141,7 +141,7 @@ class Gateway:
     def startup(self) -> None:
         """Start the relay."""
         state = self._state
-        state.on_loop()
+        state.loop()
         state.running_relay()
         state.responses.start(self._responses.execute)
         state.log.info(

@@ -78,18 +78,14 @@ class State:
     def forwards_authorization(self) -> Mapping[str, bool]:
         return self.serving.forwards_authorization
 
-    def on_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of this process's requests; called on it before anything else. Idempotent."""
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of this process's requests. First called on it; then any thread."""
         # asyncio's own lookup asks the system for the process's number each time.
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.get_running_loop()
             self._loop_thread = get_ident()
             self.metrics.flush_on(self._loop)
         return self._loop
-
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The same, on any thread once it is known."""
-        return self.on_loop() if self._loop is None or self._loop.is_closed() else self._loop
 
     async def onto_loop(self) -> None:
         """Go on on the event loop."""

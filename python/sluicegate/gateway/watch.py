@@ -1,7 +1,6 @@
 """Finding out that a client has left."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from sluicegate.gateway.asgi import Receive
@@ -28,8 +27,7 @@ class ClientWatch:
         waiting: Any = self._receive()
         if asyncio.iscoroutine(waiting):
             waiting = self._task = asyncio.get_running_loop().create_task(waiting)
-        add_done_callback: Callable[..., None] = waiting.add_done_callback
-        add_done_callback(self)
+        waiting.add_done_callback(self)
 
     def stop(self) -> None:
         """The reply is over."""
