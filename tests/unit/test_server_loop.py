@@ -10,7 +10,7 @@ import pytest
 from granian import loops
 from granian._futures import _cbsched_aioschedule
 
-from sluicegate.gateway.threads import ONTO_LOOP, Ending
+from sluicegate.gateway.threads import ONTO_LOOP, Ending, Taken
 from sluicegate.server.loop import LOOP, RequestLoop
 
 Begin = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
@@ -210,3 +210,28 @@ async def test_a_task_that_waits_can_be_cancelled() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+class Sent:
+    """Like a server's future of a message, when it is done."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self._fault = fault
+
+    def result(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+
+@pytest.mark.parametrize(("fault", "taken"), [(None, True), (ConnectionError(), False)])
+def test_a_message_that_was_waited_for_is_told_at_once(
+    loop: asyncio.AbstractEventLoop, fault: Exception | None, taken: bool
+) -> None:
+    told: list[tuple[bool, int]] = []
+
+    def resume(ok: bool) -> None:
+        told.append((ok, threading.get_ident()))
+
+    loop.call_soon_threadsafe(Taken(resume), Sent(fault))
+    loop.call_soon(Taken(resume), Sent(fault))
+    assert told == [(taken, threading.get_ident())] * 2

@@ -8,7 +8,7 @@ from sluicegate._core import Fault, Route, Usage
 from sluicegate.gateway.asgi import Message, Receive, Send
 from sluicegate.gateway.errors import ErrorReply, from_fault, internal
 from sluicegate.gateway.state import Serving, State
-from sluicegate.gateway.threads import Ending
+from sluicegate.gateway.threads import Ending, Taken
 from sluicegate.gateway.watch import ClientWatch
 from sluicegate.pricing import Cost, members
 from sluicegate.routing import may_succeed_elsewhere
@@ -66,8 +66,11 @@ class Reply:
         self._sent: Fault | None = None
 
     def defer(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
-        """Await `message`, or `send(message)` where it is one, on the event loop; then `resume(ok)`."""
+        """Wait for `message`, or for `send(message)` where it is one; then `resume(ok)`, on any thread."""
         try:
+            if getattr(self._loop, "any_thread", False) and not isinstance(message, dict):
+                cast(Any, message).add_done_callback(Taken(resume))
+                return
             self._loop.call_soon_threadsafe(self._start_delivery, message, resume)
         except RuntimeError:  # The loop is closed: the server is gone, and the client with it.
             resume(False)

@@ -4,6 +4,9 @@ A server may step it on any thread, as long as it waits for nothing of asyncio's
 does: it saves a request the way to the event loop and back, several times). What it waits for there is the
 server's `receive`, and the end of its reply. Whoever needs more goes `onto_loop` first. Under a server that
 runs it as a task on the loop, as ASGI has it, nothing of this makes a difference.
+
+Such a server's loop has `any_thread`: a callback that has it, too, may be given to it, or to a future of the
+server's, on any thread, and is called there and then.
 """
 
 import asyncio
@@ -24,6 +27,25 @@ class OntoLoop:
 
 
 ONTO_LOOP = OntoLoop()
+
+
+class Taken:
+    """Called with the server's future of a message: tells `resume` whether the server took it. Any thread."""
+
+    __slots__ = ("_resume",)
+
+    any_thread = True
+
+    def __init__(self, resume: Callable[[bool], None]) -> None:
+        self._resume = resume
+
+    def __call__(self, sent: Any) -> None:
+        try:
+            sent.result()
+        except Exception:  # Whatever a server raises for a client that is gone.
+            self._resume(False)
+        else:
+            self._resume(True)
 
 
 class Ending:

@@ -80,6 +80,8 @@ def _may_wait_anywhere(waiting: Any) -> bool:
 class RequestLoop(uvloop.Loop):
     """uvloop, but for what need not be on it."""
 
+    any_thread = True
+
     _begins: Callable[..., object] | None = None
 
     def call_soon_threadsafe(  # type: ignore[override]

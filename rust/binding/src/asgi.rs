@@ -3,7 +3,7 @@
 //! granian's `send` may be called from any thread: it puts the message into a bounded channel and returns an awaitable that is
 //! done already, or, where the client is slow and the channel full, one that is pending. The first costs no turn of the event
 //! loop; the second, and every `send` of another server (a coroutine function that only its loop may run), is handed to the
-//! reply's `defer`, which awaits it on the loop. Until that is done nothing more is sent: that is the backpressure.
+//! reply's `defer`, which waits for it. Until that is done nothing more is sent: that is the backpressure.
 //!
 //! What a client that never reads costs is bound: messages are small, because granian holds a handful of them, and so is what
 //! waits here, because it is all that makes the pump stop reading.
@@ -114,6 +114,14 @@ enum Message {
     Body { frames: Vec<Bytes>, more: bool },
 }
 
+/// What became of a message.
+enum Delivery {
+    Taken,
+    /// `resume` will tell.
+    Deferred,
+    Refused,
+}
+
 impl Outlet {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
@@ -150,14 +158,14 @@ impl Outlet {
     pub(crate) fn deliver(self: &Arc<Self>, py: Python<'_>) {
         while let Some(message) = self.next_message() {
             let last = matches!(message, Message::Body { more: false, .. });
-            if let Err(error) = self.deliver_one(py, message) {
-                error.write_unraisable(py, Some(self.reply.bind(py)));
-                self.resume(false);
-                self.tell_aborted(py);
-                return;
-            }
-            if last && !self.lock().waiting {
-                self.tell_finished(py);
+            match self.deliver_one(py, message) {
+                Ok(Delivery::Taken) if last => self.tell_finished(py),
+                Ok(Delivery::Taken | Delivery::Deferred) => {}
+                Ok(Delivery::Refused) => return self.give_up(py),
+                Err(error) => {
+                    error.write_unraisable(py, Some(self.reply.bind(py)));
+                    return self.give_up(py);
+                }
             }
         }
         if self.lock().wanted {
@@ -175,6 +183,12 @@ impl Outlet {
         self.tell(py, pyo3::intern!(py, "abort"));
     }
 
+    /// Nothing more can be delivered.
+    fn give_up(&self, py: Python<'_>) {
+        self.resume(false);
+        self.tell_aborted(py);
+    }
+
     fn tell(&self, py: Python<'_>, what: &Bound<'_, PyString>) {
         let reply = self.reply.bind(py);
         if let Err(error) = reply.call_method0(what) {
@@ -182,19 +196,17 @@ impl Outlet {
         }
     }
 
-    fn deliver_one(self: &Arc<Self>, py: Python<'_>, message: Message) -> PyResult<()> {
+    fn deliver_one(self: &Arc<Self>, py: Python<'_>, message: Message) -> PyResult<Delivery> {
         let message = asgi_message(py, message)?;
         let pending = if self.direct {
             let Ok(sent) = self.send.bind(py).call1((message,)) else {
                 // The client has left and the request has ended: granian closes its side then, whatever is on its way. Where it has not
                 // ended yet nothing else would end it.
-                self.resume(false);
-                self.tell_aborted(py);
-                return Ok(());
+                return Ok(Delivery::Refused);
             };
             if is_done(&sent)? {
                 self.lock().in_flight = 0;
-                return Ok(());
+                return Ok(Delivery::Taken);
             }
             sent
         } else {
@@ -207,7 +219,7 @@ impl Outlet {
         self.reply
             .bind(py)
             .call_method1(pyo3::intern!(py, "defer"), (pending, resume))?;
-        Ok(())
+        Ok(Delivery::Deferred)
     }
 
     fn resume(&self, ok: bool) {
