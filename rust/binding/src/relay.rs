@@ -1,5 +1,6 @@
 //! `Relay`: the thread, and the way onto it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -94,7 +95,7 @@ impl PyRelay {
             Err(_) => {
                 let request = &request.cast::<PyResponsesRequest>()?.get().inner;
                 let asked = ResponsesAsked {
-                    request: request.clone(),
+                    request: Arc::clone(request),
                     response_id: response_id.unwrap_or_default().into(),
                 };
                 (request.request().clone(), Some(asked))

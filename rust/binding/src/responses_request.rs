@@ -1,5 +1,7 @@
 //! `ResponsesRequest`: a client's request for a response, read once.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -11,7 +13,7 @@ use crate::errors;
 
 #[pyclass(name = "ResponsesRequest", module = "sluicegate._core", frozen)]
 pub(crate) struct PyResponsesRequest {
-    pub(crate) inner: ResponsesRequest,
+    pub(crate) inner: Arc<ResponsesRequest>,
 }
 
 #[pymethods]
@@ -22,7 +24,9 @@ impl PyResponsesRequest {
         let inner = py
             .detach(|| ResponsesRequest::parse(body, &Limits::default()))
             .map_err(|error| errors::parse_error(py, &error))?;
-        Ok(Self { inner })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     #[getter]
@@ -72,6 +76,8 @@ impl PyResponsesRequest {
         let inner = py
             .detach(|| self.inner.with_input_prefix(&items, &Limits::default()))
             .map_err(|error| errors::parse_error(py, &error))?;
-        Ok(Self { inner })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 }

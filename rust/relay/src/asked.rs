@@ -18,7 +18,7 @@ use crate::upstream::{Streaming, Upstream};
 /// A request for a response.
 pub struct ResponsesAsked {
     /// The client's body; the exchange's own request is the same bytes.
-    pub request: ResponsesRequest,
+    pub request: Arc<ResponsesRequest>,
     /// The id of a response that the gateway makes itself, `resp_…`. Nobody must be able to guess it.
     pub response_id: Box<str>,
 }
@@ -95,7 +95,7 @@ impl Forms {
     pub(crate) fn new(responses: Option<ResponsesAsked>) -> Self {
         Self {
             responses: responses.map(|asked| Asked {
-                request: Arc::new(asked.request),
+                request: asked.request,
                 response_id: asked.response_id,
                 created_at: now(),
                 model: Box::default(),

@@ -1,5 +1,6 @@
 //! One request on its way: attempts, one after the other, until one is pumped to the client or none is left.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -201,11 +202,17 @@ impl Drop for Session {
 }
 
 impl Exchange {
-    pub(crate) async fn run(mut self, control: Arc<Control>, shared: Arc<Shared>, active: Active) {
+    /// Its life. Not all of it is an `async` block: that would have room for the exchange twice, as it comes and as it is kept.
+    pub(crate) fn run(
+        mut self,
+        control: Arc<Control>,
+        shared: Arc<Shared>,
+        active: Active,
+    ) -> impl Future<Output = ()> + Send {
         let started = Instant::now();
         let keepalive = self.keepalive.filter(|_| self.request.stream());
         let leaving = Leaving::new(Arc::clone(&shared), self.drain);
-        let mut session = Session {
+        let mut session = Box::new(Session {
             forms: Forms::new(self.responses.take()),
             exchange: self,
             control,
@@ -214,11 +221,13 @@ impl Exchange {
             keepalive: KeepAlive::new(keepalive, started),
             leaving,
             outcome: Outcome::default(),
-        };
-        session.serve().await;
-        session.flush().await;
-        drop(session);
-        drop(active);
+        });
+        async move {
+            session.serve().await;
+            session.flush().await;
+            drop(session);
+            drop(active);
+        }
     }
 }
 
@@ -532,7 +541,8 @@ impl Session {
         let mut client = Client {
             sink: &mut *self.exchange.sink,
             director: &mut *self.exchange.director,
-            head: &parts,
+            status: parts.status,
+            headers: parts.headers,
             request_id: &self.exchange.request_id,
             keepalive: &mut self.keepalive,
             leaving: &mut self.leaving,

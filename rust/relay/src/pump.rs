@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use http::response::Parts;
+use http::{HeaderMap, StatusCode};
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::mode::Mode;
@@ -71,8 +70,10 @@ impl Pricer for Price<'_> {
 pub(crate) struct Client<'a> {
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) director: &'a mut dyn Director,
-    /// The upstream's head.
-    pub(crate) head: &'a Parts,
+    /// The upstream's.
+    pub(crate) status: StatusCode,
+    /// The upstream's; none once the reply has begun: they hold on to the whole read that they came in.
+    pub(crate) headers: HeaderMap,
     pub(crate) request_id: &'a str,
     pub(crate) keepalive: &'a mut KeepAlive,
     pub(crate) leaving: &'a mut Leaving,
@@ -384,10 +385,11 @@ impl Pump {
             if client.keepalive.has_begun() {
                 self.status = StatusCode::OK.as_u16();
             } else {
-                self.status = client.head.status.as_u16();
-                let headers = headers::reply(&client.head.headers, client.request_id, content);
+                self.status = client.status.as_u16();
+                let headers = headers::reply(&client.headers, client.request_id, content);
                 client.sink.start(self.status, headers);
             }
+            client.headers = HeaderMap::new();
         }
         if client.keepalive.has_begun() && content != Content::EventStream {
             let mut event = Vec::new();
