@@ -1,7 +1,7 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, final, type_check_only
+from typing import Any, ClassVar, Final, Protocol, final, type_check_only
 
 __version__: str
 
@@ -42,7 +42,7 @@ class Reply(Protocol):
     def send(self) -> Callable[[dict[str, Any]], Any]:
         """The server's ASGI `send`."""
     def defer(self, message: Any, resume: Callable[[bool], None]) -> None:
-        """Await `message` (of `send`), or send it (a dict), on the event loop; then call `resume(ok)`."""
+        """Wait for `message` (of `send`), or for `send` of it (a dict); then, on any thread, `resume(ok)`."""
     def price(self, usage: Usage) -> bytes | None:
         """JSON members to add to the usage object (no braces, no leading comma), or None."""
     def abort(self) -> None:
@@ -121,6 +121,8 @@ class Usage:
     total_tokens: Final[int | None]
     upstream_cost: Final[str | None]
     """The cost that the upstream itself reported, as it wrote the number."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
     def as_dict(self) -> dict[str, int | str]:
         """The fields that were reported."""
 

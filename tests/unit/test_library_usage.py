@@ -69,6 +69,20 @@ def test_counts_that_were_not_reported_are_none() -> None:
     assert repr(usage) == "Usage(input_tokens=3, output_tokens=0, total_tokens=3)"
 
 
+def test_usage_is_equal_where_all_of_it_is() -> None:
+    def usage(text: bytes) -> Usage | None:
+        meter = UsageMeter()
+        meter.feed(b'{"usage":{"prompt_tokens":3,%s}}' % text)
+        meter.finish()
+        return meter.usage
+
+    counted = usage(b'"completion_tokens":0')
+    assert counted == usage(b'"completion_tokens":0,"total_tokens":3')
+    assert counted != usage(b'"completion_tokens":1')
+    assert counted != usage(b'"completion_tokens":0,"cost":0.10')
+    assert counted != "a usage"
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown dialect 'nobody'"):
         UsageMeter("nobody")

@@ -1,7 +1,5 @@
 """From an exchange's outcome to its record."""
 
-from operator import attrgetter
-
 from sluicegate._core import Outcome, Usage
 from sluicegate.gateway.reply import Reply
 from sluicegate.routing import may_succeed_elsewhere
@@ -26,20 +24,6 @@ class CountedUsage:
 
     def __getattr__(self, name: str) -> int | None:
         return None if self._preview is None else getattr(self._preview, name)
-
-
-_counts = attrgetter(
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "input_audio_tokens",
-    "output_audio_tokens",
-    "input_image_tokens",
-    "output_image_tokens",
-)
 
 
 def outcome_record(endpoint: str, key: str | None, reply: Reply, outcome: Outcome) -> RequestRecord:
@@ -116,9 +100,7 @@ def _add_usage(record: RequestRecord, reply: Reply, outcome: Outcome) -> None:
         record.output_tokens = counted
         cost = reply.price_of(CountedUsage(counted, usage))
     elif usage is not None:
-        known = reply.priced_usage
-        same = known is not None and _counts(known) == _counts(usage)
-        cost = reply.cost if same else reply.price_of(usage)
+        cost = reply.cost if usage == reply.priced_usage else reply.price_of(usage)
     else:
         return
     record.priced = cost is not None

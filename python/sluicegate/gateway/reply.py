@@ -8,7 +8,7 @@ from sluicegate._core import Fault, Route, Usage
 from sluicegate.gateway.asgi import Message, Receive, Send
 from sluicegate.gateway.errors import ErrorReply, from_fault, internal
 from sluicegate.gateway.state import Serving, State
-from sluicegate.gateway.threads import Ending, Taken
+from sluicegate.gateway.threads import Ending, Taken, may_wait_anywhere
 from sluicegate.gateway.watch import ClientWatch
 from sluicegate.pricing import Cost, members
 from sluicegate.routing import may_succeed_elsewhere
@@ -18,8 +18,8 @@ from sluicegate.telemetry import where
 class Reply:
     """The relay's `Reply` protocol over one ASGI `send`.
 
-    `price`, `failed`, `defer`, `finished` and `abort` run on the relay's thread, one at a time; `look` on the
-    event loop's. What these write is read by the request's coroutine only after the exchange has ended.
+    `price`, `failed` and `defer` run on the relay's thread, one at a time, `finished` and `abort` on any, and
+    `look` on the loop's. What they write is read by the request's coroutine only after the exchange's end.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Reply:
     def defer(self, message: Awaitable[Any] | Message, resume: Callable[[bool], None]) -> None:
         """Wait for `message`, or for `send(message)` where it is one; then `resume(ok)`, on any thread."""
         try:
-            if getattr(self._loop, "any_thread", False) and not isinstance(message, dict):
+            if getattr(self._loop, "any_thread", False) and may_wait_anywhere(message):
                 cast(Any, message).add_done_callback(Taken(resume))
                 return
             self._loop.call_soon_threadsafe(self._start_delivery, message, resume)

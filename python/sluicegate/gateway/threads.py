@@ -29,6 +29,11 @@ class OntoLoop:
 ONTO_LOOP = OntoLoop()
 
 
+def may_wait_anywhere(waiting: Any) -> bool:
+    """Whether it is like a future, but none of asyncio's, which are for the loop's thread alone."""
+    return getattr(waiting, "_asyncio_future_blocking", False) and not isinstance(waiting, asyncio.Future)
+
+
 class Taken:
     """Called with the server's future of a message: tells `resume` whether the server took it. Any thread."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 from granian import loops
 
-from sluicegate.gateway.threads import OntoLoop
+from sluicegate.gateway.threads import OntoLoop, may_wait_anywhere
 
 LOOP = "sluicegate"
 """Its name in granian's registry."""
@@ -61,7 +61,7 @@ class Turn:
         try:
             waiting = self._coroutine.send(None)
             while not isinstance(waiting, OntoLoop):
-                if _may_wait_anywhere(waiting):
+                if may_wait_anywhere(waiting):
                     waiting._asyncio_future_blocking = False
                     waiting.add_done_callback(self)
                     return
@@ -70,11 +70,6 @@ class Turn:
         except StopIteration:
             return
         self._loop.begin(self._begin, self._coroutine, self._watcher)
-
-
-def _may_wait_anywhere(waiting: Any) -> bool:
-    """Whether it is like a future, but none of asyncio's, which are for the loop's thread alone."""
-    return getattr(waiting, "_asyncio_future_blocking", False) and not isinstance(waiting, asyncio.Future)
 
 
 class RequestLoop(uvloop.Loop):

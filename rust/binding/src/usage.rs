@@ -103,6 +103,10 @@ impl PyUsage {
         Ok(dict)
     }
 
+    fn __eq__(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+
     fn __repr__(&self) -> String {
         let fields = self
             .counts()
