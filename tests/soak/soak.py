@@ -87,7 +87,7 @@ async def soak(
     """
     record = Soak(seconds, streams, patience)
     async with ScriptedUpstream() as upstream:
-        deadlines = {"first_byte": patience, "between_tokens": patience}
+        deadlines = dict.fromkeys(("first_byte", "first_token", "between_tokens"), patience)
         local = {"base_url": upstream.base_url, "deadlines": deadlines}
         config = {**CONFIG, "upstreams": {"local": local}}
         async with shared_gateway(config, directory) as gateway:
