@@ -1,11 +1,13 @@
 """Parts of the server that need no process of their own."""
 
+import asyncio
 import errno
 import os
 import pickle
 import resource
 import signal
 import socket
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ import pytest
 from sluicegate.config import load_data
 from sluicegate.server.address import hold_address
 from sluicegate.server.limits import connections_per_worker, raise_open_files
-from sluicegate.server.stopping import StopOrder
+from sluicegate.server.loop import RequestLoop
+from sluicegate.server.stopping import SIGNALS, StopOrder
 from sluicegate.server.worker import Plan
 
 serving = import_module("sluicegate.server.serve")
@@ -90,6 +93,16 @@ class Loop:
         self.handlers[number] = lambda: callback(*args)
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """This process has its own handlers again afterwards."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
 def test_all_signals_that_stop_are_one_order() -> None:
     loop: Any = Loop()
     order = StopOrder(loop)
@@ -103,6 +116,22 @@ def test_all_signals_that_stop_are_one_order() -> None:
     assert told == ["server", "gateway", "reload"]
 
 
+@pytest.mark.usefixtures("handlers")
+def test_an_order_that_comes_while_the_loop_does_not_run_is_not_lost() -> None:
+    loop = RequestLoop()
+    told: list[str] = []
+    try:
+        StopOrder(loop)
+        loop.add_signal_handler(signal.SIGTERM, told.append, "server")
+        loop.run_until_complete(asyncio.sleep(0))
+        os.kill(os.getpid(), signal.SIGTERM)
+        loop.run_until_complete(asyncio.sleep(0.05))
+    finally:
+        loop.close()
+    assert told == ["server"]
+
+
+@pytest.mark.usefixtures("handlers")
 def test_an_order_that_comes_early_is_not_forgotten() -> None:
     loop: Any = Loop()
     order = StopOrder(loop)

@@ -1,6 +1,7 @@
 """What tells a worker to stop, and how often that counts."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +16,14 @@ class StopOrder:
     the whole group. The server's own handler must hear of one only: it puts each into a channel that holds
     one, and waits, on the event loop's thread and for ever, where that is full.
 
-    The server gives its handler to the loop (`add_signal_handler`), so it is there that it is taken in.
+    The server gives its handler to the loop (`add_signal_handler`), so it is there that it is taken in. It
+    runs the loop twice, for the application's start and for the rest, and uvloop hears of signals only while
+    it runs: one that comes in between is kept for it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Made before the server gives its handlers to `loop`."""
+        self._loop = loop
         self._add = loop.add_signal_handler
         self._told: Callable[[], Any] | None = None
         self._also: Callable[[], None] | None = None
@@ -39,6 +43,14 @@ class StopOrder:
         # The same for each of them.
         self._told = lambda: callback(*args)
         self._add(number, self._give)
+        # In place of the loop's own, which does nothing.
+        signal.signal(number, self._came)
+        signal.siginterrupt(number, False)
+
+    def _came(self, *_: object) -> None:
+        # RuntimeError: the loop is closed, and what is left is the process's end.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._give)
 
     def _give(self) -> None:
         if self._given:
