@@ -32,6 +32,8 @@ class Snapshot:
         self._open_parts: set[tuple[int, int]] = set()
         self._text: dict[tuple[int, int | str], list[str]] = {}
         """Deltas that are not joined yet: a long text is joined once a look, not once a delta."""
+        self._said: set[tuple[int, int | str]] = set()
+        """Texts that are done, in what is still open: nobody may be told so twice."""
         self.following = 0
         """The sequence number after the last event taken."""
 
@@ -70,6 +72,7 @@ class Snapshot:
             elif what == "done":
                 self._text.pop((index, content), None)
                 _part(item, content)[_TEXT_OF_PART[name]] = event[_TEXT_OF_PART[name]]
+                self._said.add((index, content))
         elif name in _TEXT_OF_ITEM:
             member = _TEXT_OF_ITEM[name]
             if what == "delta":
@@ -77,6 +80,7 @@ class Snapshot:
             elif what == "done":
                 self._text.pop((index, member), None)
                 item[member] = event[member]
+                self._said.add((index, member))
         elif name == _SUMMARY or name == "response.reasoning_summary_part":
             self._take_summary(item, name, what, event)
 
@@ -88,6 +92,7 @@ class Snapshot:
             parts.append({})
         parts[content] = dict(part)
         self._text.pop((index, content), None)
+        self._said.discard((index, content))
         (self._open_parts.discard if done else self._open_parts.add)((index, content))
 
     def _add_logprobs(self, item: dict[str, Any], content: int, event: Event) -> None:
@@ -112,6 +117,7 @@ class Snapshot:
     def _forget(self, index: int) -> None:
         self._text = {place: text for place, text in self._text.items() if place[0] != index}
         self._open_parts = {place for place in self._open_parts if place[0] != index}
+        self._said = {place for place in self._said if place[0] != index}
 
     def response(self, status: Status | None = None) -> dict[str, Any]:
         """The Response object as it stands; `status` in place of its own."""
@@ -161,18 +167,22 @@ class Snapshot:
             item = self._items[index]
             place = {"item_id": item.get("id"), "output_index": index}
             for _, content in sorted(part for part in self._open_parts if part[0] == index):
-                yield from _closing_part({**place, "content_index": content}, _part(item, content))
+                where, part = {**place, "content_index": content}, _part(item, content)
+                if (index, content) not in self._said:
+                    yield from _closing_text(where, part)
+                yield "response.content_part.done", {**where, "part": part}
             for name, member in _TEXT_OF_ITEM.items():
-                if name == f"response.{item.get('type')}_{member}":
+                if name == f"response.{item.get('type')}_{member}" and (index, member) not in self._said:
                     done = {"name": item.get("name")} if member == "arguments" else {}
                     yield f"{name}.done", {**place, member: item.get(member) or "", **done}
             item = self._items[index] = {**item, "status": "incomplete"}
             yield "response.output_item.done", {"output_index": index, "item": item}
         self._open.clear()
         self._open_parts.clear()
+        self._said.clear()
 
 
-def _closing_part(place: dict[str, Any], part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _closing_text(place: dict[str, Any], part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     kind = part.get("type")
     if kind == "refusal":
         yield "response.refusal.done", {**place, "refusal": part.get("refusal") or ""}
@@ -181,7 +191,6 @@ def _closing_part(place: dict[str, Any], part: dict[str, Any]) -> Iterator[tuple
     elif kind == "output_text":
         said = {"text": part.get("text") or "", "logprobs": part.get("logprobs") or []}
         yield "response.output_text.done", {**place, **said}
-    yield "response.content_part.done", {**place, "part": part}
 
 
 def _part(item: dict[str, Any], content: int) -> dict[str, Any]:
