@@ -120,12 +120,14 @@ def test_all_signals_that_stop_are_one_order() -> None:
 def test_an_order_that_comes_while_the_loop_does_not_run_is_not_lost() -> None:
     loop = RequestLoop()
     told: list[str] = []
+    over = asyncio.Event()
     try:
-        StopOrder(loop)
+        order = StopOrder(loop)
+        order.also(over.set)
         loop.add_signal_handler(signal.SIGTERM, told.append, "server")
         loop.run_until_complete(asyncio.sleep(0))
         os.kill(os.getpid(), signal.SIGTERM)
-        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.run_until_complete(asyncio.wait_for(over.wait(), 10))
     finally:
         loop.close()
     assert told == ["server"]
