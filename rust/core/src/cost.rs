@@ -42,6 +42,14 @@ impl Members {
         Some(Members { text, names })
     }
 
+    /// Members that were written here, on one line; `names`: where theirs stand in `text`.
+    pub(crate) fn written(text: String, names: &[Range<usize>]) -> Self {
+        Members {
+            text: text.into(),
+            names: names.into(),
+        }
+    }
+
     /// The members as they are added.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -13,6 +13,7 @@ pub mod meter;
 pub mod mode;
 pub mod output;
 pub mod pipeline;
+pub mod pricing;
 pub mod request;
 pub mod responses;
 pub mod sse;

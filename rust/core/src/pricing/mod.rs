@@ -1,0 +1,110 @@
+//! What a request's tokens cost: exact, and unknown where a price is missing.
+//!
+//! Amounts are whole numbers of 10^-scale USD, 256 bits wide. The configuration allows prices of 24 digits on either
+//! side of the point, per million tokens, and counts have 64 bits: every such cost fits. What does not fit is unknown.
+//! `sluicegate.pricing` says the same in Python, and a property test holds the two together.
+
+mod cost;
+mod rates;
+
+use std::sync::Arc;
+
+pub use cost::{Cost, CostStyle};
+pub use rates::{RateError, Rates, Tariff};
+
+use crate::cost::Members;
+use crate::usage::Usage;
+
+/// How the replies of one route are priced: by which tariff, and how they say so.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::pricing::{CostStyle, Pricing, Rates, Tariff};
+/// use sluicegate_core::usage::Usage;
+///
+/// let mut rates = [None; 10];
+/// (rates[0], rates[4]) = (Some("0.000001"), Some("0.000002"));
+/// let tariff = Tariff::new(Rates::parse(&rates)?, Vec::new());
+/// let pricing = Pricing::new(Some(Arc::new(tariff)), CostStyle::Cocoon);
+///
+/// let usage = Usage { input_tokens: Some(14), output_tokens: Some(7), ..Usage::default() };
+/// let (cost, members) = pricing.price(&usage);
+/// assert_eq!(cost.unwrap().total(), "0.000028");
+/// let shown = b"\"prompt_total_cost\":14,\"completion_total_cost\":14,\"total_cost\":28";
+/// assert_eq!(members.unwrap().as_bytes(), shown);
+/// # Ok::<(), sluicegate_core::pricing::RateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pricing {
+    tariff: Option<Arc<Tariff>>,
+    style: CostStyle,
+}
+
+impl Pricing {
+    /// Without a tariff every cost is unknown.
+    #[must_use]
+    pub fn new(tariff: Option<Arc<Tariff>>, style: CostStyle) -> Self {
+        Pricing { tariff, style }
+    }
+
+    /// What `usage` cost, and the members that its object gains: those of an unknown cost where it is not known, none
+    /// where the style adds none.
+    #[must_use]
+    pub fn price(&self, usage: &Usage) -> (Option<Cost>, Option<Members>) {
+        match self.tariff.as_ref().and_then(|tariff| tariff.cost(usage)) {
+            Some(cost) => (Some(cost), cost.members(self.style)),
+            None => (None, self.style.unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(pricing: &Pricing, usage: &Usage) -> (Option<String>, Option<Vec<u8>>) {
+        let (cost, members) = pricing.price(usage);
+        (
+            cost.map(|cost| cost.total()),
+            members.map(|members| members.as_bytes().to_vec()),
+        )
+    }
+
+    #[test]
+    fn an_unknown_cost_is_null_and_never_zero() {
+        let base = Rates::parse(&[None; 10]).unwrap();
+        let unpriced = Arc::new(Tariff::new(base, Vec::new()));
+        let usage = Usage {
+            input_tokens: Some(1),
+            ..Usage::default()
+        };
+        for tariff in [None, Some(unpriced)] {
+            for (style, members) in [
+                (CostStyle::OpenRouter, Some("\"cost\":null")),
+                (
+                    CostStyle::Cocoon,
+                    Some(
+                        "\"prompt_total_cost\":null,\"completion_total_cost\":null,\"total_cost\":null",
+                    ),
+                ),
+                (CostStyle::None, None),
+            ] {
+                let pricing = Pricing::new(tariff.clone(), style);
+                let members = members.map(|members| members.as_bytes().to_vec());
+                assert_eq!(shown(&pricing, &usage), (None, members));
+            }
+        }
+    }
+
+    #[test]
+    fn the_style_none_knows_the_cost_and_shows_none() {
+        let base = Rates::parse(&[Some("2"); 10]).unwrap();
+        let tariff = Arc::new(Tariff::new(base, Vec::new()));
+        let usage = Usage {
+            input_tokens: Some(3),
+            ..Usage::default()
+        };
+        let pricing = Pricing::new(Some(tariff), CostStyle::None);
+        assert_eq!(shown(&pricing, &usage), (Some("6".to_owned()), None));
+    }
+}
