@@ -15,6 +15,7 @@ __all__ = [
     "HarmonyDecoder",
     "Outcome",
     "Pipeline",
+    "Pricing",
     "Relay",
     "Request",
     "ResponsesRequest",
@@ -24,6 +25,7 @@ __all__ = [
     "SSEDecoder",
     "SSESplitter",
     "ServerSentEvent",
+    "Tariff",
     "Upstream",
     "Usage",
     "UsageMeter",
@@ -125,6 +127,46 @@ class Usage:
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def as_dict(self) -> dict[str, int | str]:
         """The fields that were reported."""
+
+@final
+class Tariff:
+    """What a model's tokens cost: `base`, and (input tokens, rates) that replace it above so many, the
+    highest first.
+
+    Rates are USD per token as plain decimal text (`0.000001`), None where not known, in this order: `input`,
+    `cached_input`, `cache_write`, `cache_write_1h`, `output`, `reasoning`, `input_audio`, `input_image`,
+    `output_audio`, `output_image`. Raises `ValueError` for another number of rates, for a text that is no
+    such number, and for rates that 256 bits cannot hold exactly beside each other.
+    """
+
+    def __new__(
+        cls, base: Sequence[str | None], tiers: Sequence[tuple[int, Sequence[str | None]]]
+    ) -> Tariff: ...
+
+@final
+class Pricing:
+    """How a route's replies are priced: by `tariff` (None: every cost is unknown), shown in `style`
+    (`openrouter`, `cocoon` or `none`).
+    """
+
+    def __new__(cls, tariff: Tariff | None, style: str) -> Pricing: ...
+    def price(
+        self,
+        *,
+        input_tokens: int | None = None,
+        cached_input_tokens: int | None = None,
+        cache_write_tokens: int | None = None,
+        cache_write_1h_tokens: int | None = None,
+        output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+        input_audio_tokens: int | None = None,
+        output_audio_tokens: int | None = None,
+        input_image_tokens: int | None = None,
+        output_image_tokens: int | None = None,
+    ) -> tuple[str | None, bytes | None]:
+        """The cost in USD as plain decimal text, None where it is not known, and the JSON members that the
+        usage object gains, None where it gains none.
+        """
 
 @final
 class Deadlines:

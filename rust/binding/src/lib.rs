@@ -5,7 +5,7 @@
 //! | `asgi` | a [`sluicegate_relay::Sink`] over an ASGI server's `send` |
 //! | `delivery` | which replies have frames ready; all of them are delivered in one hold of the GIL |
 //! | `director` | the relay's decisions, asked of a Python object |
-//! | `exchange`, `relay`, `upstream`, `request`, `responses_request`, `usage` | the classes |
+//! | `exchange`, `relay`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
 //! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
 #![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
@@ -19,6 +19,7 @@ mod library;
 mod relay;
 mod request;
 mod responses_request;
+mod tariff;
 mod upstream;
 mod usage;
 
@@ -49,6 +50,8 @@ mod _core {
     use super::request::PyRequest;
     #[pymodule_export]
     use super::responses_request::PyResponsesRequest;
+    #[pymodule_export]
+    use super::tariff::{PyPricing, PyTariff};
     #[pymodule_export]
     use super::upstream::{PyChatTarget, PyDeadlines, PyResponsesTarget, PyRoute, PyUpstream};
     #[pymodule_export]
