@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.config import Config, PriceConfig
-from sluicegate.pricing import Cost, PriceTable, members, policy_for
+from sluicegate.pricing import Cost, PriceTable, TariffPolicy, UsageLike, members, policy_for
+from sluicegate.pricing.rates import Rates, Tariff
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +180,28 @@ def test_a_model_nobody_priced_has_no_cost() -> None:
 
 
 class Elsewhere:
-    def price(self, model: str, upstream_model: str, usage: Any) -> Cost:
-        return Cost(input=Decimal(42))
+    """A policy behind a table."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+        self.asked.append((model, upstream_model))
+        return None if upstream_model == "free" else Tariff(Rates(input=Decimal(42)))
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        raise AssertionError("a table asks for tariffs")
+
+
+class Own:
+    """A user's policy, which asks a table first."""
+
+    def __init__(self, table: PriceTable) -> None:
+        self.table = table
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        tariff = self.table.tariff(model, upstream_model)
+        return Cost(input=Decimal(7)) if tariff is None else tariff.cost(usage)
 
 
 def test_the_public_name_comes_before_the_upstreams() -> None:
@@ -196,9 +217,36 @@ def test_the_public_name_comes_before_the_upstreams() -> None:
 
 
 def test_the_table_alone_prices_what_is_in_it() -> None:
-    table = PriceTable({"a": PriceConfig.model_validate({"input": 1})}, otherwise=Elsewhere())
-    assert table.price("a", "a", Counts(input_tokens=1, output_tokens=1)) is None
-    assert table.price("b", "b", Counts(input_tokens=1)) == Cost(input=Decimal(42))
+    elsewhere = Elsewhere()
+    table = PriceTable({"a": PriceConfig.model_validate({"input": 1})}, otherwise=elsewhere)
+    usage = Counts(input_tokens=1, output_tokens=1)
+    for model, upstream_model in (("a", "b"), ("b", "a")):
+        tariff = table.tariff(model, upstream_model)
+        assert tariff is not None
+        assert tariff.cost(usage) is None
+        assert table.price(model, upstream_model, usage) is None
+    assert elsewhere.asked == []
+
+
+def test_what_is_not_in_the_table_is_asked_for_elsewhere() -> None:
+    elsewhere = Elsewhere()
+    table = PriceTable({"a": PriceConfig.model_validate({"input": 1})}, otherwise=elsewhere)
+    assert table.price("b", "c", Counts(input_tokens=1)) == Cost(input=Decimal(42))
+    assert table.tariff("b", "c") == Tariff(Rates(input=Decimal(42)))
+    assert table.tariff("b", "free") is None
+    assert table.price("b", "free", Counts(input_tokens=1)) is None
+    assert elsewhere.asked == [("b", "c"), ("b", "c"), ("b", "free"), ("b", "free")]
+    assert PriceTable({}).tariff("b", "c") is None
+
+
+def test_a_policy_with_tariffs_can_be_told_from_one_without() -> None:
+    table = PriceTable({"a": PriceConfig.model_validate({"input": 1})})
+    own = Own(table)
+    assert isinstance(table, TariffPolicy)
+    assert isinstance(policy_for(Config.default()), TariffPolicy)
+    assert not isinstance(own, TariffPolicy)
+    assert own.price("a", "a", Counts(input_tokens=2)) == Cost(input=Decimal("0.000002"))
+    assert own.price("b", "b", Counts(input_tokens=2)) == Cost(input=Decimal(7))
 
 
 def test_the_default_configurations_model_has_a_price() -> None:

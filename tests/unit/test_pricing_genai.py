@@ -12,7 +12,7 @@ from genai_prices import Usage, calc_price
 from genai_prices.types import ConditionalPrice, ModelPrice, StartDateConstraint, Tier, TieredPrices
 
 from sluicegate.config import load_data
-from sluicegate.pricing import Cost, GenaiPrices, UsageLike, policy_for
+from sluicegate.pricing import Cost, GenaiPrices, TariffPolicy, UsageLike, policy_for
 from sluicegate.pricing.genai import _Listed, _tariff
 
 OPENAI = "https://api.openai.com/v1"
@@ -71,6 +71,11 @@ def test_a_fee_for_each_request_makes_the_cost_unknown() -> None:
     assert _tariff(ModelPrice(input_mtok=Decimal(1), requests_kcount=Decimal(5))) is None
 
 
+@pytest.mark.parametrize("price", ["-1", "1E-80", "1E+80"])
+def test_a_price_that_cannot_be_held_is_not_known(price: str) -> None:
+    assert _tariff(ModelPrice(input_mtok=Decimal(price))) is None
+
+
 def test_the_address_says_which_provider_it_is() -> None:
     counts = usage(input_tokens=1_000_000)
     by_name = GenaiPrices().price("m", "deepseek-chat", counts)
@@ -113,6 +118,15 @@ def test_a_price_that_changes_with_time_is_looked_at_anew() -> None:
     assert before.cost(usage(input_tokens=10)) == Cost(input=Decimal("0.00001"))
     assert now.cost(usage(input_tokens=10)) == Cost(input=Decimal("0.00002"))
     assert now.cost(usage(input_tokens=11)) == Cost(input=Decimal("0.000044"))
+
+
+def test_the_list_says_what_holds_now() -> None:
+    prices = GenaiPrices()
+    tariff = prices.tariff("public", "gpt-4o")
+    assert tariff is not None
+    assert tariff.cost(usage(input_tokens=9)) == prices.price("public", "gpt-4o", usage(input_tokens=9))
+    assert prices.tariff("gpt-4o", "no-such-model") is None
+    assert isinstance(prices, TariffPolicy)
 
 
 def configured(**cost: Any) -> Any:

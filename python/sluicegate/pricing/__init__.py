@@ -3,13 +3,22 @@
 from sluicegate.config import Config
 from sluicegate.pricing.cost import Cost, members
 from sluicegate.pricing.genai import GenaiPrices
-from sluicegate.pricing.policy import PricePolicy, UsageLike
+from sluicegate.pricing.policy import PricePolicy, TariffPolicy, UsageLike
 from sluicegate.pricing.table import PriceTable
 
-__all__ = ["Cost", "GenaiPrices", "PricePolicy", "PriceTable", "UsageLike", "members", "policy_for"]
+__all__ = [
+    "Cost",
+    "GenaiPrices",
+    "PricePolicy",
+    "PriceTable",
+    "TariffPolicy",
+    "UsageLike",
+    "members",
+    "policy_for",
+]
 
 
-def policy_for(config: Config) -> PricePolicy:
+def policy_for(config: Config) -> TariffPolicy:
     """The policy a configuration asks for: its own table, then, if it says so, the genai-prices list.
 
     The list is read here where a configured model needs it, so call this before traffic starts.

@@ -47,12 +47,17 @@ class GenaiPrices:
         for name in upstream_models:
             self._find(name)
 
-    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
-        """See `PricePolicy.price`. Only the upstream's name counts: a public name may stand for any model."""
+    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+        """See `TariffPolicy.tariff`.
+
+        Only the upstream's name counts: a public name may stand for any model.
+        """
         listed = self._find(upstream_model)
-        if listed is None:
-            return None
-        tariff = listed.tariff()
+        return None if listed is None else listed.tariff()
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        """See `PricePolicy.price`."""
+        tariff = self.tariff(model, upstream_model)
         return None if tariff is None else tariff.cost(usage)
 
     def _find(self, name: str) -> "_Listed | None":
@@ -121,7 +126,11 @@ def _tariff(price: "ModelPrice") -> Tariff | None:
         tier.start for value in listed.values() if not isinstance(value, Decimal) for tier in value.tiers
     }
     tiers = tuple((start, _rates(listed, start)) for start in sorted(starts, reverse=True))
-    return Tariff(_rates(listed, None), tiers)
+    try:
+        return Tariff(_rates(listed, None), tiers)
+    except ValueError:
+        # Nobody here has written the list: a price in it that no tariff can hold is as good as none.
+        return None
 
 
 def _rates(listed: Mapping[str, object], start: int | None) -> Rates:

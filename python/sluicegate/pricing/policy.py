@@ -1,8 +1,11 @@
 """What the gateway asks of a price policy. Anything with this shape may take its place."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sluicegate.pricing.cost import Cost
+
+if TYPE_CHECKING:
+    from sluicegate.pricing.rates import Tariff
 
 
 class UsageLike(Protocol):
@@ -49,4 +52,17 @@ class PricePolicy(Protocol):
 
         `model` is the public name, `upstream_model` the upstream's own. Called once for each usage object, on
         the thread that moves bytes: it must be quick, and must not block or touch an event loop.
+        """
+
+
+@runtime_checkable
+class TariffPolicy(PricePolicy, Protocol):
+    """A policy whose prices are known before there is any usage: they are worked out in Rust, and `price` is
+    not called for each usage object.
+    """
+
+    def tariff(self, model: str, upstream_model: str) -> "Tariff | None":
+        """What holds now, or None where every cost is unknown. `price` says what this says of the usage.
+
+        Called once for each route that a request takes: it must be quick, and must not block.
         """

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from sluicegate import _core
 from sluicegate.pricing.cost import EXACT, Cost, scale_of, whole
 from sluicegate.pricing.policy import UsageLike
 
 Rate = Decimal | None
+
+_MOST_TOKENS = 2**64 - 1
 
 
 def per_token(per_million: Rate) -> Rate:
@@ -35,17 +38,21 @@ class Rates:
 
     _scale: int = field(init=False, repr=False, compare=False)
     _whole: "tuple[int | None, ...]" = field(init=False, repr=False, compare=False)
-    """All of the above, in that order, in whole numbers of 10**-scale."""
+    """`all()` in whole numbers of 10**-scale."""
 
     def __post_init__(self) -> None:
-        rates = (
-            self.input, self.cached_input, self.cache_write, self.cache_write_1h, self.output, self.reasoning,
-            self.input_audio, self.input_image, self.output_audio, self.output_image,
-        )  # fmt: skip
+        rates = self.all()
         scale = scale_of(rates)
         object.__setattr__(self, "_scale", scale)
         exact = tuple(None if rate is None else whole(rate, scale) for rate in rates)
         object.__setattr__(self, "_whole", exact)
+
+    def all(self) -> tuple[Rate, ...]:
+        """Every rate, in the order of the fields."""
+        return (
+            self.input, self.cached_input, self.cache_write, self.cache_write_1h, self.output, self.reasoning,
+            self.input_audio, self.input_image, self.output_audio, self.output_image,
+        )  # fmt: skip
 
     def cost(self, usage: UsageLike) -> Cost | None:
         """What `usage` costs at these rates.
@@ -98,11 +105,19 @@ class Rates:
 class Tariff:
     """A model's rates, and those that replace them for a whole request with more input than a threshold.
 
-    `tiers` are (input tokens, rates), the highest threshold first.
+    `tiers` are (input tokens, rates), the highest threshold first. Raises `ValueError` for rates that are
+    negative or have more digits than `_core.Tariff` can hold; those the configuration allows fit.
     """
 
     base: Rates
     tiers: tuple[tuple[int, Rates], ...] = ()
+    compiled: _core.Tariff = field(init=False, repr=False, compare=False)
+    """The same, for the thread that moves bytes: it gives the same cost to the last digit."""
+
+    def __post_init__(self) -> None:
+        # A request's tokens are counted in 64 bits: a threshold beyond them is never passed, nor is the last.
+        tiers = [(min(above, _MOST_TOKENS), _texts(rates)) for above, rates in self.tiers]
+        object.__setattr__(self, "compiled", _core.Tariff(_texts(self.base), tiers))
 
     def cost(self, usage: UsageLike) -> Cost | None:
         """What `usage` costs; None where it is not known."""
@@ -112,6 +127,10 @@ class Tariff:
                 if tokens > above:
                     return rates.cost(usage)
         return self.base.cost(usage)
+
+
+def _texts(rates: Rates) -> list[str | None]:
+    return [None if rate is None else f"{rate:zf}" for rate in rates.all()]
 
 
 def _amount(tokens: int, rate: int | None) -> int | None:
