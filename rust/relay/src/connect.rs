@@ -1,7 +1,6 @@
-//! Connections to an upstream: one deadline over transport and TLS, and a memory of their use, so that a connection that died while
-//! idle can be told from an upstream that fails.
+//! Connections to an upstream: one deadline over transport and TLS, and a memory of their use, so that a connection
+//! that died while idle can be told from an upstream that fails.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,9 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::connect::Connection;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
@@ -69,7 +67,6 @@ impl std::fmt::Display for ConnectTimeout {
 impl std::error::Error for ConnectTimeout {}
 
 /// Connects, within the deadline.
-#[derive(Clone)]
 pub(crate) struct Connector {
     inner: HttpsConnector<Dial>,
     deadline: Option<Duration>,
@@ -89,91 +86,46 @@ impl Connector {
             plain_http2,
         }
     }
-}
 
-impl Service<Uri> for Connector {
-    type Response = CountedStream;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<CountedStream, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.inner.call(uri);
-        let (deadline, plain_http2) = (self.deadline, self.plain_http2);
-        Box::pin(async move {
-            let stream = match deadline {
-                Some(limit) => tokio::time::timeout(limit, connecting)
-                    .await
-                    .map_err(|_| ConnectTimeout)??,
-                None => connecting.await?,
-            };
-            let shared = plain_http2 || stream.connected().is_negotiated_h2();
-            Ok(CountedStream(TokioIo::new(Watched {
-                stream: TokioIo::new(stream),
-                uses: Uses(Arc::new(Used {
-                    shared,
-                    ..Used::default()
-                })),
-            })))
-        })
+    /// To the server that `uri` names.
+    pub(crate) async fn connect(&self, uri: Uri) -> Result<Connected, BoxError> {
+        let mut inner = self.inner.clone();
+        let connecting = async move {
+            std::future::poll_fn(|cx| inner.poll_ready(cx)).await?;
+            inner.call(uri).await
+        };
+        let stream = match self.deadline {
+            Some(limit) => tokio::time::timeout(limit, connecting)
+                .await
+                .map_err(|_| ConnectTimeout)??,
+            None => connecting.await?,
+        };
+        let http2 = self.plain_http2 || stream.connected().is_negotiated_h2();
+        let uses = Uses(Arc::new(Used {
+            shared: http2,
+            ..Used::default()
+        }));
+        let io = TokioIo::new(Watched {
+            stream: TokioIo::new(stream),
+            uses: uses.clone(),
+        });
+        Ok(Connected { io, uses, http2 })
     }
 }
 
-/// A connection that knows how it was used.
-pub(crate) struct CountedStream(TokioIo<Watched>);
+/// What HTTP is spoken over.
+pub(crate) type Io = TokioIo<Watched>;
 
-impl Connection for CountedStream {
-    fn connected(&self) -> Connected {
-        let Watched { stream, uses } = self.0.inner();
-        stream.inner().connected().extra(uses.clone())
-    }
-}
-
-impl Read for CountedStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
-    }
-}
-
-impl Write for CountedStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_write_vectored(cx, bufs)
-    }
+/// A connection that stands.
+pub(crate) struct Connected {
+    pub(crate) io: Io,
+    pub(crate) uses: Uses,
+    /// HTTP/2 is what is spoken.
+    pub(crate) http2: bool,
 }
 
 /// Notes what goes by. It speaks tokio's traits because hyper's do not tell how much was read.
-struct Watched {
+pub(crate) struct Watched {
     stream: TokioIo<Stream>,
     uses: Uses,
 }

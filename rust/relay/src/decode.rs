@@ -5,15 +5,21 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::zstd::DParameter;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::header::{CONTENT_ENCODING, HeaderMap};
-use hyper::body::{Body as _, Incoming};
 use tokio::io::AsyncRead;
 use tokio_util::io::{StreamReader, poll_read_buf};
 
+use crate::body::UpstreamBody;
+
 /// One read of decoded bytes, at most.
 const DECODE_BUFFER: usize = 16 * 1024;
+
+/// The largest window of a Zstandard frame that is decoded, as the logarithm of its bytes: 8 MiB, the least that a
+/// decoder should support (RFC 8878 section 3.1.1.1.2). A frame may ask for much more memory than it has bytes.
+const ZSTD_WINDOW_LOG: u32 = 23;
 
 /// Why a body could not be read on.
 #[derive(Debug)]
@@ -26,14 +32,14 @@ pub(crate) enum BodyError {
 
 /// The body of an upstream's reply.
 pub(crate) enum ReplyBody {
-    Plain(Incoming),
+    Plain(UpstreamBody),
     Decoded {
         reader: Pin<Box<dyn AsyncRead + Send>>,
         buffer: BytesMut,
     },
 }
 
-struct Chunks(Incoming);
+struct Chunks(UpstreamBody);
 
 impl Stream for Chunks {
     type Item = io::Result<Bytes>;
@@ -42,33 +48,13 @@ impl Stream for Chunks {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Bytes>>> {
-        poll_data(&mut self.0, cx).map(|data| {
-            data.map(|data| data.map_err(|BodyErrorKind| io::ErrorKind::UnexpectedEof.into()))
-        })
-    }
-}
-
-struct BodyErrorKind;
-
-fn poll_data(
-    body: &mut Incoming,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, BodyErrorKind>>> {
-    loop {
-        match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-            None => return Poll::Ready(None),
-            Some(Err(_)) => return Poll::Ready(Some(Err(BodyErrorKind))),
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    return Poll::Ready(Some(Ok(data)));
-                }
-            }
-        }
+        let data = ready!(self.0.poll_data(cx));
+        Poll::Ready(data.map(|data| data.map_err(|_| io::ErrorKind::UnexpectedEof.into())))
     }
 }
 
 impl ReplyBody {
-    pub(crate) fn new(headers: &HeaderMap, body: Incoming) -> Result<Self, BodyError> {
+    pub(crate) fn new(headers: &HeaderMap, body: UpstreamBody) -> Result<Self, BodyError> {
         let mut codings = headers
             .get_all(CONTENT_ENCODING)
             .iter()
@@ -84,7 +70,8 @@ impl ReplyBody {
         let input = StreamReader::new(Chunks(body));
         let reader: Pin<Box<dyn AsyncRead + Send>> = match coding.as_slice() {
             b"gzip" | b"x-gzip" => {
-                // One body may be several members (RFC 1952 section 2.2): a server that begins anew for each write makes such.
+                // One body may be several members (RFC 1952 section 2.2): a server that begins anew for each write
+                // makes such.
                 let mut decoder = GzipDecoder::new(input);
                 decoder.multiple_members(true);
                 Box::pin(decoder)
@@ -93,7 +80,8 @@ impl ReplyBody {
             b"br" => Box::pin(BrotliDecoder::new(input)),
             b"zstd" => {
                 // Several frames likewise (RFC 8878 section 3.1).
-                let mut decoder = ZstdDecoder::new(input);
+                let window = DParameter::window_log_max(ZSTD_WINDOW_LOG);
+                let mut decoder = ZstdDecoder::with_params(input, &[window]);
                 decoder.multiple_members(true);
                 Box::pin(decoder)
             }
@@ -111,8 +99,10 @@ impl ReplyBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         match self {
-            ReplyBody::Plain(body) => poll_data(body, cx)
-                .map(|data| data.map(|data| data.map_err(|BodyErrorKind| BodyError::Broken))),
+            ReplyBody::Plain(body) => {
+                let data = ready!(body.poll_data(cx));
+                Poll::Ready(data.map(|data| data.map_err(|_| BodyError::Broken)))
+            }
             ReplyBody::Decoded { reader, buffer } => {
                 buffer.reserve(DECODE_BUFFER);
                 Poll::Ready(match ready!(poll_read_buf(reader.as_mut(), cx, buffer)) {

@@ -18,8 +18,18 @@ use tower_service::Service;
 
 use crate::connect::BoxError;
 
-/// The kernel looks after a connection that is silent for this long.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+/// The kernel asks a peer that has been silent for this long whether it is there (RFC 9293 section 3.8.4).
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The time between two such questions.
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A peer that leaves this many without an answer is dead.
+const TCP_KEEPALIVE_RETRIES: u32 = 3;
+
+/// A peer that leaves what it was sent without acknowledgement for this long is dead (RFC 5482): the same time in all.
+#[cfg(target_os = "linux")]
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes connections. Names are looked up anew for each: an upstream that has moved is found there by the next one.
 #[derive(Clone)]
@@ -35,6 +45,10 @@ impl<R> Dial<R> {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
+        tcp.set_keepalive_interval(Some(TCP_KEEPALIVE_INTERVAL));
+        tcp.set_keepalive_retries(Some(TCP_KEEPALIVE_RETRIES));
+        #[cfg(target_os = "linux")]
+        tcp.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
         tcp.enforce_http(false);
         tcp.set_connect_timeout(deadline);
         Self::Tcp(tcp)

@@ -12,7 +12,6 @@ use futures_util::task::AtomicWaker;
 use http::header::HeaderMap;
 use http::{Method, Request as HttpRequest, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
@@ -20,7 +19,7 @@ use sluicegate_core::sse::encode;
 use tokio::time::Instant;
 
 use crate::asked::{self, Form, Forms, ResponsesAsked};
-use crate::connect::Uses;
+use crate::body::UpstreamBody;
 use crate::deadlines::Progress;
 use crate::decode::ReplyBody;
 use crate::fault::{Fault, FaultKind};
@@ -31,8 +30,7 @@ use crate::outcome::Outcome;
 use crate::pump::{Client, Pump, PumpEnd};
 use crate::runtime::{Active, Shared};
 use crate::sink::{Director, HeaderList, Next, Sink};
-use crate::unanswered::{classify, may_be_repeated};
-use crate::upstream::{HttpClient, Route, Upstream};
+use crate::upstream::{Route, Upstream};
 
 /// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -362,7 +360,6 @@ impl Session {
             last_token: None,
             streaming: stream.unwrap_or(self.exchange.request.stream()),
         };
-        let mut client = &upstream.pooled;
         let mut fresh = false;
         let response = loop {
             let edit = RequestEdit {
@@ -376,11 +373,11 @@ impl Session {
             *http.uri_mut() = uri.clone();
             *http.headers_mut() =
                 headers::up(&self.exchange.headers, &upstream, &self.exchange.request_id);
-            let response = match self.send(client, http, &upstream, &progress).await {
+            let response = match self.send(http, fresh, &upstream, &progress).await {
                 Sent::Left => return Attempt::Left,
                 Sent::Failed(kind, repeatable) => {
                     if repeatable && !fresh && kind == FaultKind::Reset {
-                        (client, fresh) = (&upstream.fresh, true);
+                        fresh = true;
                         continue;
                     }
                     return Attempt::Failed(Fault::new(kind, &upstream.name));
@@ -412,8 +409,8 @@ impl Session {
 
     async fn send(
         &mut self,
-        client: &HttpClient,
         request: HttpRequest<Full<Bytes>>,
+        fresh: bool,
         upstream: &Upstream,
         progress: &Progress,
     ) -> Sent {
@@ -421,7 +418,7 @@ impl Session {
             Some((at, kind)) => (Some(at), kind),
             None => (None, FaultKind::TotalTimeout),
         };
-        let mut responding = pin!(client.request(request));
+        let mut responding = pin!(upstream.send(request, fresh));
         let response = loop {
             tokio::select! {
                 biased;
@@ -444,20 +441,15 @@ impl Session {
             }
         };
         match response {
-            Ok(response) => {
-                if let Some(uses) = response.extensions().get::<Uses>() {
-                    uses.add();
-                }
-                Sent::Head(response)
-            }
-            Err(error) => Sent::Failed(classify(&error), may_be_repeated(&error)),
+            Ok(response) => Sent::Head(response),
+            Err(error) => Sent::Failed(error.kind, error.repeatable),
         }
     }
 
     /// The body of an error reply, bounded in size and by the deadlines that still run.
     async fn read_error(
         &mut self,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         route: &Route,
         started: Instant,
     ) -> Result<Fault, Attempt> {
@@ -503,7 +495,7 @@ impl Session {
     /// Pump a reply with a success status.
     async fn relay(
         &mut self,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         route: &Route,
         form: &Form,
         progress: Progress,
@@ -570,7 +562,7 @@ impl Session {
 }
 
 enum Sent {
-    Head(Response<Incoming>),
+    Head(Response<UpstreamBody>),
     /// Why, and whether the same request may be sent once more.
     Failed(FaultKind, bool),
     Left,

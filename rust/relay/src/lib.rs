@@ -7,6 +7,8 @@
 #![warn(missing_docs)]
 
 pub mod asked;
+mod body;
+mod client;
 mod connect;
 mod deadlines;
 mod decode;
@@ -16,13 +18,17 @@ pub mod fault;
 mod headers;
 mod keepalive;
 mod leaving;
+mod line;
 pub mod outcome;
+mod pool;
 mod pump;
 mod runtime;
+mod shared;
 pub mod sink;
 mod trace;
 mod unanswered;
 pub mod upstream;
+mod wakes;
 
 pub use asked::ResponsesAsked;
 pub use deadlines::Deadlines;

@@ -3,23 +3,23 @@
 use std::error::Error as StdError;
 use std::io;
 
-use hyper_util::client::legacy::Error;
-
 use crate::connect::{ConnectTimeout, Uses};
 use crate::fault::FaultKind;
 
 type Cause<'a> = &'a (dyn StdError + 'static);
 
-/// The causes of an error, itself first.
-fn causes(error: &Error) -> impl Iterator<Item = Cause<'_>> {
-    fn deeper<'a>(cause: &Cause<'a>) -> Option<Cause<'a>> {
-        (*cause).source()
-    }
-    std::iter::successors(Some(error as Cause<'_>), deeper)
+/// A request that got no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SendError {
+    pub(crate) kind: FaultKind,
+    /// The upstream cannot have worked on the request, or its connection died while it was idle: then it is the
+    /// connection's fault, and another one may serve.
+    pub(crate) repeatable: bool,
 }
 
-pub(crate) fn classify(error: &Error) -> FaultKind {
-    if error.is_connect() {
+impl SendError {
+    /// No connection came to be.
+    pub(crate) fn connecting(error: Cause<'_>) -> Self {
         // One address of several may have used up its share of the deadline, or all of them all of it.
         let late = causes(error).any(|cause| {
             cause.is::<ConnectTimeout>()
@@ -27,30 +27,46 @@ pub(crate) fn classify(error: &Error) -> FaultKind {
                     .downcast_ref::<io::Error>()
                     .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
         });
-        return if late {
-            FaultKind::ConnectTimeout
-        } else {
-            FaultKind::Connect
-        };
+        Self {
+            kind: if late {
+                FaultKind::ConnectTimeout
+            } else {
+                FaultKind::Connect
+            },
+            repeatable: false,
+        }
     }
-    let garbled = causes(error).any(|cause| {
-        cause
-            .downcast_ref::<hyper::Error>()
-            .is_some_and(hyper::Error::is_parse)
-    });
-    if garbled {
-        FaultKind::Protocol
-    } else {
-        FaultKind::Reset
+
+    /// The request was sent, or was about to be, over a connection with these uses.
+    pub(crate) fn sending(error: &hyper::Error, uses: &Uses) -> Self {
+        let garbled = causes(error).any(|cause| {
+            cause
+                .downcast_ref::<hyper::Error>()
+                .is_some_and(hyper::Error::is_parse)
+        });
+        Self {
+            kind: if garbled {
+                FaultKind::Protocol
+            } else {
+                FaultKind::Reset
+            },
+            repeatable: may_be_repeated(error, uses),
+        }
     }
 }
 
-/// Whether the upstream cannot have worked on the request, or its connection died while it was idle: then it is the connection's
-/// fault, and another one may serve.
-pub(crate) fn may_be_repeated(error: &Error) -> bool {
+/// The causes of an error, itself first.
+fn causes(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
+    fn deeper<'a>(cause: &Cause<'a>) -> Option<Cause<'a>> {
+        (*cause).source()
+    }
+    std::iter::successors(Some(error), deeper)
+}
+
+fn may_be_repeated(error: &hyper::Error, uses: &Uses) -> bool {
     if let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<h2::Error>()) {
-        // RFC 9113, section 6.8: streams above the last one that the GOAWAY names were not and will not be processed; only
-        // those end with it. Section 8.7: nor was one that is refused.
+        // RFC 9113, section 6.8: streams above the last one that the GOAWAY names were not and will not be processed;
+        // only those end with it. Section 8.7: nor was one that is refused.
         if error.is_go_away() {
             return error.is_remote();
         }
@@ -58,9 +74,5 @@ pub(crate) fn may_be_repeated(error: &Error) -> bool {
             return error.reason() == Some(h2::Reason::REFUSED_STREAM);
         }
     }
-    let mut extensions = http::Extensions::new();
-    if let Some(info) = error.connect_info() {
-        info.get_extras(&mut extensions);
-    }
-    extensions.get::<Uses>().is_some_and(Uses::went_stale)
+    uses.went_stale()
 }

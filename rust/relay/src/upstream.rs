@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,20 +16,11 @@ use sluicegate_core::responses::request::from_chat::ResponsesTarget;
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 use sluicegate_core::usage::Dialect;
 
+use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
 use crate::dial::Dial;
-
-pub(crate) type HttpClient = Client<Connector, Full<Bytes>>;
-
-/// The largest read from an upstream connection, in bytes: many events fit, and a held stream stays small.
-const READ_BUFFER: usize = 32 * 1024;
-
-/// What an HTTP/2 upstream may send of one reply before the pump has taken it: a held stream stays small here, too.
-const STREAM_WINDOW: u32 = 48 * 1024;
-
-/// The same for all replies of a connection. It must not bind: replies that are held would stop the others.
-const CONNECTION_WINDOW: u32 = 1 << 30;
+use crate::pool::PoolLimits;
 
 /// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the client asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -208,10 +196,7 @@ pub struct Upstream {
     pub(crate) ask_usage: bool,
     pub(crate) streaming: Streaming,
     pub(crate) forward_authorization: bool,
-    /// Keeps connections.
-    pub(crate) pooled: HttpClient,
-    /// Never reuses one: for the retry after a pooled connection turned out to be dead.
-    pub(crate) fresh: HttpClient,
+    pub(crate) client: Client,
 }
 
 impl std::fmt::Debug for Upstream {
@@ -223,7 +208,7 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    /// Prepare the pool; nothing is connected yet.
+    /// Prepare the client; nothing is connected yet.
     pub fn new(name: &str, settings: UpstreamSettings) -> Result<Self, UpstreamError> {
         let bad_url = || UpstreamError::BaseUrl(settings.base_url.clone());
         let uri: Uri = settings.base_url.parse().map_err(|_| bad_url())?;
@@ -255,8 +240,7 @@ impl Upstream {
             ask_usage: settings.ask_usage,
             streaming: settings.streaming,
             forward_authorization: settings.forward_authorization,
-            pooled: client(&settings, tls.clone(), settings.pool_max_idle),
-            fresh: client(&settings, tls, 0),
+            client: client(&settings, tls, uri),
         })
     }
 }
@@ -296,7 +280,7 @@ fn tls_config(settings: &UpstreamSettings) -> Result<ClientConfig, UpstreamError
         .map_err(|e| unusable(&e))
 }
 
-fn client(settings: &UpstreamSettings, tls: ClientConfig, max_idle: usize) -> HttpClient {
+fn client(settings: &UpstreamSettings, tls: ClientConfig, uri: Uri) -> Client {
     let deadline = settings.deadlines.connect;
     let dial = match &settings.socket {
         Some(path) => Dial::Unix(Path::new(path).into()),
@@ -310,17 +294,13 @@ fn client(settings: &UpstreamSettings, tls: ClientConfig, max_idle: usize) -> Ht
     } else {
         https.enable_http1().wrap_connector(dial)
     };
-    let plain_http2 = settings.http2 && settings.base_url.starts_with("http://");
-    Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(settings.pool_idle)
-        .pool_max_idle_per_host(max_idle)
-        .http1_max_buf_size(READ_BUFFER)
-        .http2_only(plain_http2)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(Connector::new(https, deadline, plain_http2))
+    let plain_http2 = settings.http2 && uri.scheme_str() == Some("http");
+    let limits = PoolLimits {
+        idle: settings.pool_idle,
+        connections: settings.pool_max_idle,
+    };
+    let connector = Connector::new(https, deadline, plain_http2);
+    Client::new(uri, connector, settings.http2, limits)
 }
 
 /// One way to serve one model.
