@@ -230,6 +230,34 @@ mod tests {
         drop((first, second));
     }
 
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_watches_over_a_connection() {
+        let (open, there) = listener(Ipv4Addr::LOCALHOST.into()).await;
+        let names = Names::default();
+        names.set(&[there]);
+        let uri = format!("http://upstream.test:{}/", there.port())
+            .parse()
+            .unwrap();
+        let stream = Dial::tcp(names, None).call(uri).await.unwrap().into_inner();
+        let Wire::Tcp(stream) = stream else {
+            panic!("not TCP");
+        };
+        let socket = socket2::SockRef::from(&stream);
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), TCP_KEEPALIVE);
+        assert_eq!(
+            socket.tcp_keepalive_interval().unwrap(),
+            TCP_KEEPALIVE_INTERVAL
+        );
+        assert_eq!(
+            socket.tcp_keepalive_retries().unwrap(),
+            TCP_KEEPALIVE_RETRIES
+        );
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(TCP_USER_TIMEOUT));
+        drop(open);
+    }
+
     #[tokio::test]
     async fn an_address_that_refuses_is_passed_over() {
         let (open, there) = listener(Ipv4Addr::LOCALHOST.into()).await;

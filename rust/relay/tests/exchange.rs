@@ -361,6 +361,19 @@ fn an_unknown_encoding_is_a_fault() {
 }
 
 #[test]
+fn a_zstandard_frame_may_not_ask_for_more_than_8_mib() {
+    for (window_log, fault) in [(23, None), (24, Some(FaultKind::Decode))] {
+        let mut bytes =
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: zstd\r\n\r\n"
+                .to_vec();
+        bytes.extend_from_slice(&support::zstd(window_log, &finished()));
+        let server = upstream(move |_| vec![Answer::Write(bytes.clone()), Answer::Close]);
+        let seen = Setup::streaming(&server).run();
+        assert_eq!(seen.fault(), fault, "{window_log}");
+    }
+}
+
+#[test]
 fn another_upstream_takes_over_until_the_first_output() {
     let role =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n".to_owned();

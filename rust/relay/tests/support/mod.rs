@@ -185,6 +185,29 @@ pub(crate) fn compressed(coding: &str, events: &[String]) -> Vec<u8> {
     out
 }
 
+/// `events` as one Zstandard frame whose window is of `1 << window_log` bytes.
+pub(crate) fn zstd(window_log: u32, events: &[String]) -> Vec<u8> {
+    use async_compression::tokio::write::ZstdEncoder;
+    use async_compression::{Level, zstd::CParameter};
+    use tokio::io::AsyncWriteExt;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let window = CParameter::window_log(window_log);
+        let mut encoder =
+            ZstdEncoder::with_quality_and_params(Vec::new(), Level::Fastest, &[window]);
+        for event in events {
+            encoder.write_all(event.as_bytes()).await.unwrap();
+            // A frame that is written at once has a window no larger than itself.
+            encoder.flush().await.unwrap();
+        }
+        encoder.shutdown().await.unwrap();
+        encoder.into_inner()
+    })
+}
+
 #[derive(Default)]
 struct Record {
     status: Option<u16>,
