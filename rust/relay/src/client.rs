@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{HOST, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response};
@@ -122,12 +123,12 @@ impl Client {
             }
             // What was waited for may have been the answer that there is nothing to share.
             if !pool.chose_http1() {
-                let made = Box::pin(self.connect(pool)).await;
+                let made = self.connect(pool).await;
                 note(pool, &mut slot, &made);
                 return made.map(|way| (way, false));
             }
         }
-        let made = Box::pin(self.connect(pool)).await;
+        let made = self.connect(pool).await;
         if let Ok(Way::Shared(_)) = made
             && let Ok(mut slot) = pool.slot.try_lock()
         {
@@ -136,19 +137,22 @@ impl Client {
         made.map(|way| (way, false))
     }
 
-    async fn connect(&self, pool: &Arc<Pool>) -> Result<Way, SendError> {
-        let connected = self
-            .connector
-            .connect(self.uri.clone())
-            .await
-            .map_err(|error| SendError::connecting(&*error))?;
-        let uses = connected.uses.clone();
-        let way = if connected.http2 {
-            Shared::open(connected).await.map(Way::Shared)
-        } else {
-            Line::open(connected, pool).await.map(Way::Line)
-        };
-        way.map_err(|error| SendError::sending(&error, &uses))
+    /// In a box, since it is large, rare, and part of what each exchange is made of.
+    fn connect<'a>(&'a self, pool: &'a Arc<Pool>) -> BoxFuture<'a, Result<Way, SendError>> {
+        Box::pin(async {
+            let connected = self
+                .connector
+                .connect(self.uri.clone())
+                .await
+                .map_err(|error| SendError::connecting(&*error))?;
+            let uses = connected.uses.clone();
+            let way = if connected.http2 {
+                Shared::open(connected).await.map(Way::Shared)
+            } else {
+                Line::open(connected, pool).await.map(Way::Line)
+            };
+            way.map_err(|error| SendError::sending(&error, &uses))
+        })
     }
 
     /// This runtime's.

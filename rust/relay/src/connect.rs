@@ -15,9 +15,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-use crate::dial::{Dial, Wire};
+use crate::dial::Dial;
 
-type Stream = MaybeHttpsStream<TokioIo<Wire>>;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a connection was used for so far.
@@ -101,12 +100,16 @@ impl Connector {
             None => connecting.await?,
         };
         let http2 = self.plain_http2 || stream.connected().is_negotiated_h2();
+        let stream: Box<dyn Stream> = match stream {
+            MaybeHttpsStream::Http(plain) => Box::new(plain.into_inner()),
+            MaybeHttpsStream::Https(tls) => Box::new(tls.into_inner()),
+        };
         let uses = Uses(Arc::new(Used {
             shared: http2,
             ..Used::default()
         }));
         let io = TokioIo::new(Watched {
-            stream: TokioIo::new(stream),
+            stream,
             uses: uses.clone(),
         });
         Ok(Connected { io, uses, http2 })
@@ -124,9 +127,14 @@ pub(crate) struct Connected {
     pub(crate) http2: bool,
 }
 
+/// With or without TLS, whose state is ten times as large as all the rest of a connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// Notes what goes by. It speaks tokio's traits because hyper's do not tell how much was read.
 pub(crate) struct Watched {
-    stream: TokioIo<Stream>,
+    stream: Box<dyn Stream>,
     uses: Uses,
 }
 
