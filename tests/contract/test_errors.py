@@ -279,6 +279,7 @@ SILENT = {
     "empty": (body(b""), "empty", 502),
     "truncated": (body(dumps(completion())[:-1], "reset"), "truncated", 502),
     "protocol": (raw(b"220 smtp.example ESMTP\r\n"), "protocol", 502),
+    "no reply": (body(b"Not here.", content_type="text/plain"), "protocol", 502),
     "decode": (Script(body=(b"no gzip",), headers={"content-encoding": "gzip"}), "decode", 502),
     "unknown coding": (Script(body=(b"?",), headers={"content-encoding": "x-unknown"}), "decode", 502),
 }
@@ -354,9 +355,10 @@ async def test_a_length_that_is_not_reached_is_a_stream_that_breaks_off(wire: Wi
     assert json.loads(last.data)["error"]["code"] == "truncated"
 
 
-async def test_text_that_breaks_off_is_cut_and_does_not_end_regularly(wire: WireStand) -> None:
+async def test_a_document_that_breaks_off_is_cut_and_does_not_end_regularly(wire: WireStand) -> None:
     """It has no words for what happened."""
-    exchange = await ask(wire, body(b"hello " * 10, "reset", content_type="text/plain"))
+    exchange = await ask(wire, body(b"{}\n{", "reset", content_type="application/json"))
+    assert exchange.body == b"{}\n"
     assert exchange.reply.ended != "complete"
     assert exchange.line["fault"] == "truncated"
 

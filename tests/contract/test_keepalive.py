@@ -148,10 +148,13 @@ async def test_a_deadline_behind_comments_is_an_error_event(wire: WireStand) -> 
     assert exchange.line["duration"] < SILENCE + 5
 
 
-async def test_what_is_no_stream_comes_as_an_event(wire: WireStand) -> None:
-    exchange = await wire.ask(Script(head_delay=SILENCE, body=(b"<html>\n</html>",)), **ASKED)
+async def test_what_is_no_reply_is_an_error_event(wire: WireStand) -> None:
+    script = Script(head_delay=SILENCE, body=(b"<html>\n</html>",), content_type="text/html")
+    exchange = await wire.ask(script, **ASKED)
     [event_] = sse_reference.parse(without_comments(exchange))
-    assert event_.data == "<html>\n</html>"
+    error = json.loads(event_.data)["error"]
+    assert error["code"] == "protocol"
+    assert '"<html> </html>"' in error["message"]
 
 
 async def test_comments_are_no_output_another_upstream_may_still_serve(wire: WireStand) -> None:

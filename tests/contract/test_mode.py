@@ -1,4 +1,4 @@
-"""What the upstream sent is told from the first byte of its body, not from its `Content-Type`."""
+"""What the upstream sent is told from the first bytes of its body, before its `Content-Type`."""
 
 from collections.abc import AsyncIterator
 
@@ -7,6 +7,8 @@ import pytest_asyncio
 
 from harness.wire_stand import (
     DONE,
+    EMBEDDINGS,
+    MODEL,
     REPORTED,
     WireStand,
     assert_billed_as_reported,
@@ -112,29 +114,64 @@ async def test_each_of_several_documents_is_read(wire: WireStand, between: bytes
 
 # === neither ===
 
+PAGE = b"<!doctype html>\r\n<html>\n\t<p>Welcome to nginx!</p></html>"
+NEITHER: dict[str, tuple[bytes, str]] = {
+    "text": (b'hello {"usage":{"prompt_tokens":14}}', 'hello {"usage":{"prompt_tokens":14}}'),
+    "a field's first letter": (b"it works\n", "it works"),
+    "a field's name in text": (b"error: no such page\n", "error: no such page"),
+    "a field's name alone": (b"data", "data"),
+    "html": (PAGE + b"\n\ndata: {}\n\n", "<!doctype html> <html> <p>Welcome to nginx!</p></html> data: {}"),
+    "a long page": (PAGE * 1000, ""),
+    "string": (b'"usage"', '"usage"'),
+    "number": (b"42", "42"),
+    "null": (b"null", "null"),
+    "binary": (b"\x00\x01x\xff\xfe", "x\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
+    "capital": (b"Data: {}\n\n", "Data: {}"),
+    "broken mark": (b"\xef\xbbdata: {}\n\n", "\N{REPLACEMENT CHARACTER}data: {}"),
+    "too much white space": (b'{"a":1}'.rjust(100_000), ""),
+}
+
+
+@pytest.mark.parametrize(("sent", "quote"), NEITHER.values(), ids=NEITHER.keys())
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "no stream"])
+async def test_anything_else_is_a_fault_that_quotes_it(
+    wire: WireStand, sent: bytes, quote: str, stream: bool
+) -> None:
+    exchange = await wire.ask(body(sent, content_type="text/html"), stream=stream)
+    assert exchange.reply.status == 502
+    error = exchange.reply.json()["error"]
+    assert (error["type"], error["code"]) == ("upstream_error", "protocol")
+    told = "Upstream 'local' replied with neither JSON nor an event stream: "
+    assert error["message"].startswith(told)
+    quoted = error["message"].removeprefix(told).removesuffix(".")
+    assert quoted == f'"{quote}"' if quote else len(quoted) <= 203
+    assert exchange.line["fault"] == "protocol"
+    assert "input_tokens" not in exchange.line
+
 
 @pytest.mark.parametrize(
-    "sent",
-    [
-        b'hello {"usage":{"prompt_tokens":14}}',
-        b'<html>{"usage":{"prompt_tokens":14}}</html>\n\ndata: {"usage":{"prompt_tokens":14}}\n\n',
-        b'"usage"',
-        b"42",
-        b"\x00\x01\xff\xfe",
-        b"Data: {}\n\n",
-        b"\xef\xbbdata: {}\n\n",
-        b'{"a":1}'.rjust(100_000),
-    ],
-    ids=["text", "html", "string", "number", "binary", "capital", "broken mark", "too much white space"],
+    ("path", "member"), [(EMBEDDINGS, "input"), ("/v1/completions", "prompt"), ("/v1/responses", "input")]
 )
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "no stream"])
-async def test_anything_else_goes_on_untouched(wire: WireStand, sent: bytes, stream: bool) -> None:
-    exchange = await wire.ask(body(sent, content_type="text/x-odd"), stream=stream)
-    assert exchange.body == sent
-    assert exchange.reply.ended == "complete"
-    assert exchange.reply.headers["content-type"] == "text/x-odd"
-    assert "input_tokens" not in exchange.line
-    assert "cost" not in exchange.line
+async def test_it_is_one_on_every_endpoint(wire: WireStand, path: str, member: str) -> None:
+    asked = dumps({"model": MODEL, member: "x"})
+    exchange = await wire.ask(body(PAGE, content_type="text/html"), path=path, body=asked)
+    assert exchange.reply.status == 502
+    assert exchange.reply.json()["error"]["code"] == "protocol"
+
+
+async def test_the_quote_does_not_depend_on_cuts(wire: WireStand) -> None:
+    cut = (PAGE[i : i + 1] for i in range(len(PAGE)))
+    whole = await wire.ask(body(PAGE, content_type="text/html"))
+    exchange = await wire.ask(body(*cut, content_type="text/html"))
+    assert exchange.body == whole.body
+
+
+async def test_what_is_called_an_event_stream_may_begin_with_any_field(wire: WireStand) -> None:
+    """llama.cpp sends `error: {…}`."""
+    sent = b"model: x\n" + STREAM
+    exchange = await wire.ask(body(sent, content_type="Text/Event-Stream; charset=utf-8"), **ASKED)
+    assert exchange.body == b"model: x\n" + priced(STREAM)
+    assert_billed_as_reported(exchange.line)
 
 
 # === what came before the deciding byte ===
@@ -198,7 +235,7 @@ async def test_documents_do_not_become_a_stream(wire: WireStand) -> None:
 
 
 async def test_text_does_not_become_a_stream(wire: WireStand) -> None:
-    sent = b"x\n\n" + event(usage_chunk(REPORTED))
-    exchange = await wire.ask(body(b"x", sent[1:]), **ASKED)
-    assert exchange.body == sent
+    sent = event(usage_chunk(REPORTED)) + DONE
+    exchange = await wire.ask(body(b"x", b"\n\n" + sent, content_type="text/plain"), **ASKED)
+    assert exchange.reply.status == 502
     assert "input_tokens" not in exchange.line

@@ -156,6 +156,7 @@ FAULTS = {
     "a head and no body": Script(faults=(Fault(action="close", at="after_head"),)),
     "an empty reply": body(b""),
     "no HTTP": Script(raw=(b"SSH-2.0-OpenSSH_9.6\r\n",)),
+    "a web page": body(b"<html>It works!</html>", content_type="text/html"),
     "a role and then the end": body(ROLE),
     "a role and then a reset": body(ROLE, "reset"),
     "a role and then an error": body(ROLE + ERROR),

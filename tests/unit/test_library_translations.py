@@ -84,7 +84,7 @@ def test_what_is_no_reply_is_refused() -> None:
     machine = ResponsesToChat()
     for _ in range(2):
         with pytest.raises((ParseError, InvalidJSON)):
-            machine.feed(b"<html>")
+            machine.feed(b"<html>" * 200)
 
 
 # === harmony ===

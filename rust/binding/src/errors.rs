@@ -14,7 +14,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::DocumentTooLarge => "DocumentTooLarge",
         ErrorKind::TooDeep => "TooDeep",
         ErrorKind::WrongType | ErrorKind::TooManyDuplicates => "InvalidRequest",
-        ErrorKind::ReportedError | ErrorKind::NoCompletion => "ParseError",
+        ErrorKind::ReportedError | ErrorKind::NoCompletion | ErrorKind::NotAReply => "ParseError",
         ErrorKind::UnexpectedEnd
         | ErrorKind::UnexpectedByte
         | ErrorKind::InvalidUtf8

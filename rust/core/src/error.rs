@@ -29,6 +29,8 @@ pub enum ErrorKind {
     ReportedError,
     /// A stream ends in which no piece of an answer came.
     NoCompletion,
+    /// The body is neither JSON nor an event stream.
+    NotAReply,
 }
 
 impl ErrorKind {
@@ -46,6 +48,7 @@ impl ErrorKind {
         ErrorKind::TooManyDuplicates,
         ErrorKind::ReportedError,
         ErrorKind::NoCompletion,
+        ErrorKind::NotAReply,
     ];
 
     /// The kind's stable name, in snake case.
@@ -64,6 +67,7 @@ impl ErrorKind {
             ErrorKind::TooManyDuplicates => "too_many_duplicates",
             ErrorKind::ReportedError => "reported_error",
             ErrorKind::NoCompletion => "no_completion",
+            ErrorKind::NotAReply => "not_a_reply",
         }
     }
 
@@ -83,6 +87,7 @@ impl ErrorKind {
             ErrorKind::TooManyDuplicates => "a member occurs too often",
             ErrorKind::ReportedError => "the upstream reports an error in its stream",
             ErrorKind::NoCompletion => "the stream holds no completion",
+            ErrorKind::NotAReply => "the body is neither JSON nor an event stream",
         }
     }
 }
@@ -138,13 +143,14 @@ mod tests {
             ErrorKind::TooManyDuplicates => 9,
             ErrorKind::ReportedError => 10,
             ErrorKind::NoCompletion => 11,
+            ErrorKind::NotAReply => 12,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=11).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=12).collect::<Vec<_>>());
     }
 
     #[test]

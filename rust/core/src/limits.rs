@@ -16,10 +16,13 @@ pub const MAX_DOCUMENT: usize = 64 << 20;
 /// Tool schemas reach about 30. Upstreams that parse by recursion give up between 128 (serde_json) and 1,000 (CPython).
 pub const MAX_DEPTH: usize = 256;
 
-/// Bytes that are held back while nothing but white space has come and the mode is undecided, 64 KiB.
+/// Bytes of white space that are held back while nothing else has come and the mode is undecided, 64 KiB.
 ///
 /// Some upstreams send a blank line every few seconds for minutes before a JSON reply (`langchaingo#942`), which stays far below this.
 pub const MAX_UNDECIDED: usize = 64 << 10;
+
+/// Characters that are quoted of a body that is no reply of the API, 200: a title and a heading, enough to see what answered.
+pub const MAX_QUOTE: usize = 200;
 
 /// The bounds that apply to one request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

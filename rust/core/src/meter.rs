@@ -37,6 +37,8 @@ pub struct UsageMeter {
 enum State {
     Scouting(Box<Scout>),
     Reading(Box<Pipeline>),
+    /// The body is no reply, so it has no usage.
+    Foreign,
 }
 
 impl UsageMeter {
@@ -64,9 +66,14 @@ impl UsageMeter {
                 self.placed(fed)
             }
             State::Scouting(scout) => match scout.feed(input)? {
-                Some(found) => self.read(found),
-                None => Ok(()),
+                Scouted::Found(found) => self.read(found),
+                Scouted::Foreign => {
+                    self.state = State::Foreign;
+                    Ok(())
+                }
+                Scouted::Undecided => Ok(()),
             },
+            State::Foreign => Ok(()),
         }
     }
 
@@ -76,8 +83,10 @@ impl UsageMeter {
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self) -> Result<(), Error> {
         if let State::Scouting(scout) = &mut self.state {
-            let found = scout.finish();
-            self.read(found)?;
+            match scout.finish() {
+                Some(found) => self.read(found)?,
+                None => self.state = State::Foreign,
+            }
         }
         let State::Reading(pipeline) = &mut self.state else {
             return Ok(());
@@ -97,7 +106,7 @@ impl UsageMeter {
     pub fn usage(&self) -> Option<&Usage> {
         match &self.state {
             State::Reading(pipeline) => pipeline.facts().usage.as_ref(),
-            State::Scouting(_) => None,
+            State::Scouting(_) | State::Foreign => None,
         }
     }
 
@@ -130,6 +139,12 @@ struct Found {
     skipped: u64,
 }
 
+enum Scouted {
+    Undecided,
+    Found(Found),
+    Foreign,
+}
+
 /// Reads ahead to the first payload that tells the protocol.
 struct Scout {
     body: Body,
@@ -149,30 +164,31 @@ enum Body {
 impl Scout {
     fn new(limits: &Limits) -> Self {
         Scout {
-            body: Body::Undecided(ModeDetector::default()),
+            body: Body::Undecided(ModeDetector::new(false)),
             limits: *limits,
             held: Vec::new(),
             skipped: 0,
         }
     }
 
-    fn feed(&mut self, input: Bytes) -> Result<Option<Found>, Error> {
+    fn feed(&mut self, input: Bytes) -> Result<Scouted, Error> {
         self.held.extend_from_slice(&input);
         let mut input = input;
         if let Body::Undecided(detector) = &mut self.body {
-            let Some((mode, decided)) = detector.feed(input) else {
-                return Ok(None);
+            let mode;
+            (mode, input) = match detector.feed(input) {
+                Ok(Some(told)) => told,
+                Ok(None) => return Ok(Scouted::Undecided),
+                Err(_) => return Ok(Scouted::Foreign),
             };
-            input = decided;
             self.body = match mode {
                 Mode::Sse => Body::Stream(Splitter::new(&self.limits), Batch::default()),
                 Mode::Json => Body::Documents(Documents::new(&self.limits), Vec::new()),
-                Mode::Opaque => return Ok(Some(self.found(Api::Chat))),
             };
         }
         // What came before a fault in the same read counts.
         let (fed, api, unfinished, mark) = match &mut self.body {
-            Body::Undecided(_) => return Ok(None),
+            Body::Undecided(_) => return Ok(Scouted::Undecided),
             Body::Stream(splitter, batch) => {
                 let fed = splitter.feed(input, batch);
                 let mut events = batch.events();
@@ -197,13 +213,16 @@ impl Scout {
             self.held.splice(..told, mark.iter().copied());
             self.skipped += (told - mark.len()) as u64;
         }
-        Ok(api.map(|api| self.found(api)))
+        Ok(match api {
+            Some(api) => Scouted::Found(self.found(api)),
+            None => Scouted::Undecided,
+        })
     }
 
-    /// The reply ended first: its only payload may lack its terminator.
-    fn finish(&mut self) -> Found {
+    /// The reply ended first: its only payload may lack its terminator. None: it is no reply.
+    fn finish(&mut self) -> Option<Found> {
         let last = match &mut self.body {
-            Body::Undecided(_) => None,
+            Body::Undecided(_) => return None,
             Body::Stream(splitter, _) => splitter.finish().and_then(|tail| {
                 let event = [&tail.rest[..], tail.terminator].concat();
                 let event = crate::sse::event::RawEvent::parse(&event);
@@ -213,7 +232,7 @@ impl Scout {
                 .finish()
                 .and_then(|rest| api_of(&rest, &self.limits)),
         };
-        self.found(last.unwrap_or(Api::Chat))
+        Some(self.found(last.unwrap_or(Api::Chat)))
     }
 
     fn found(&mut self, api: Api) -> Found {

@@ -1,11 +1,13 @@
-//! What an upstream's reply is, told from its first byte.
+//! What an upstream's reply is, told from the first bytes of its body.
 //!
-//! The bytes decide, not the `Content-Type`: upstreams send event streams as `text/plain` and `application/json`, and JSON as
-//! `text/event-stream`.
+//! The bytes decide before the `Content-Type`: upstreams send event streams as `text/plain` and `application/json`, and JSON as
+//! `text/event-stream`. What neither shows to be JSON or an event stream is no reply of the API: the HTML page of a wrong base URL, a
+//! proxy's plain text.
 
 use bytes::Bytes;
 
-use crate::limits::MAX_UNDECIDED;
+use crate::error::{Error, ErrorKind};
+use crate::limits::{MAX_QUOTE, MAX_UNDECIDED};
 
 /// How a reply's bytes are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,23 +16,28 @@ pub enum Mode {
     Sse,
     /// One JSON document, or several back to back.
     Json,
-    /// Anything else: forwarded untouched.
-    Opaque,
 }
 
-impl Mode {
-    /// The mode that a reply's first byte behind white space and byte-order marks tells.
-    ///
-    /// An event stream begins with one of its field names (`data`, `event`, `id`, `retry`) or a comment.
-    #[must_use]
-    pub const fn from_first_byte(byte: u8) -> Self {
-        match byte {
-            b'd' | b'e' | b'i' | b'r' | b':' => Mode::Sse,
-            b'{' | b'[' => Mode::Json,
-            _ => Mode::Opaque,
-        }
+/// A body that is no reply of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// How it begins, for people: at most [`MAX_QUOTE`] characters and an ellipsis, without control characters and runs of white space.
+    /// Empty where more than [`MAX_UNDECIDED`] bytes of white space came.
+    pub quote: Box<str>,
+    /// Bytes of the body to the first that is neither white space nor of a byte-order mark.
+    pub offset: u64,
+}
+
+impl From<&Foreign> for Error {
+    fn from(foreign: &Foreign) -> Self {
+        Error::new(ErrorKind::NotAReply, foreign.offset)
     }
 }
+
+/// Bytes that hold [`MAX_QUOTE`] characters, whatever they are.
+const QUOTED_BYTES: usize = 4 * MAX_QUOTE;
+
+const MARK: &[u8; 3] = b"\xEF\xBB\xBF";
 
 /// Tells a reply's mode, and holds the bytes that came before that was possible.
 ///
@@ -38,157 +45,150 @@ impl Mode {
 /// use bytes::Bytes;
 /// use sluicegate_core::mode::{Mode, ModeDetector};
 ///
-/// let mut detector = ModeDetector::default();
-/// assert_eq!(detector.feed(Bytes::from_static(b"\n\n")), None);
-/// let (mode, bytes) = detector.feed(Bytes::from_static(b" {}")).unwrap();
+/// let mut detector = ModeDetector::new(false);
+/// assert_eq!(detector.feed(Bytes::from_static(b"\n\n")), Ok(None));
+/// let (mode, bytes) = detector.feed(Bytes::from_static(b" {}"))?.unwrap();
 /// assert_eq!((mode, &bytes[..]), (Mode::Json, &b"\n\n {}"[..]));
+///
+/// let mut detector = ModeDetector::new(false);
+/// assert_eq!(detector.feed(Bytes::from_static(b"it works\n")), Ok(None));
+/// assert_eq!(&*detector.finish().unwrap_err().quote, "it works");
+/// # Ok::<(), sluicegate_core::mode::Foreign>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ModeDetector {
+    declared_stream: bool,
     held: Vec<u8>,
     /// Bytes of a byte-order mark at the end of `held`, 0 to 2.
     mark: usize,
+    /// Where the text behind white space and marks begins, once it has.
+    begin: Option<usize>,
 }
 
 impl ModeDetector {
+    /// A detector for one body. `declared_stream`: its `Content-Type` is `text/event-stream`, so that it is one unless it is JSON.
+    #[must_use]
+    pub const fn new(declared_stream: bool) -> Self {
+        ModeDetector {
+            declared_stream,
+            held: Vec::new(),
+            mark: 0,
+            begin: None,
+        }
+    }
+
     /// Takes in a read. Some: the mode, and everything that came so far, to be read in that mode; the detector is then spent.
     /// The read itself is handed back uncopied where nothing was held.
     ///
-    /// More white space than [`MAX_UNDECIDED`] bytes is opaque.
-    pub fn feed(&mut self, input: Bytes) -> Option<(Mode, Bytes)> {
-        let mode = match self.first_byte(&input) {
-            // However the bytes were cut: what would have been too late by itself is too late behind white space as well.
-            Some((at, _)) if self.held.len() + at > MAX_UNDECIDED => Mode::Opaque,
-            Some((_, byte)) => Mode::from_first_byte(byte),
-            None if self.held.len() + input.len() > MAX_UNDECIDED => Mode::Opaque,
-            None => {
-                self.held.extend_from_slice(&input);
-                return None;
-            }
-        };
-        if self.held.is_empty() {
-            return Some((mode, input));
+    /// # Errors
+    /// What came is no reply of the API, and enough of it came to quote; or more than [`MAX_UNDECIDED`] bytes of white space did.
+    pub fn feed(&mut self, input: Bytes) -> Result<Option<(Mode, Bytes)>, Foreign> {
+        let before = self.held.len();
+        self.find_begin(&input);
+        if before > 0 {
+            self.held.extend_from_slice(&input);
         }
-        let mut all = std::mem::take(&mut self.held);
-        all.extend_from_slice(&input);
-        Some((mode, all.into()))
+        let so_far = if before > 0 {
+            &self.held[..]
+        } else {
+            &input[..]
+        };
+        // However the bytes were cut: an unfinished mark may still prove to be the beginning.
+        let space = self.begin.unwrap_or(so_far.len() - self.mark);
+        let is_late = space > MAX_UNDECIDED;
+        let text = &so_far[self.begin.unwrap_or(so_far.len())..];
+        let told = match (is_late, text) {
+            (false, b"") => None,
+            (false, text) => self.told(text),
+            (true, _) => self.declared_stream.then_some(Mode::Sse),
+        };
+        if let Some(mode) = told {
+            let all = if before > 0 {
+                std::mem::take(&mut self.held).into()
+            } else {
+                input
+            };
+            return Ok(Some((mode, all)));
+        }
+        if is_late {
+            return Err(Foreign {
+                quote: "".into(),
+                offset: MAX_UNDECIDED as u64,
+            });
+        }
+        if text.len() >= QUOTED_BYTES {
+            return Err(self.foreign(space, &text[..QUOTED_BYTES]));
+        }
+        if before == 0 {
+            self.held.extend_from_slice(&input);
+        }
+        Ok(None)
     }
 
-    /// The reply ended undecided: what was held, which is opaque. Empty where nothing came.
-    #[must_use]
-    pub fn finish(self) -> Bytes {
-        self.held.into()
+    /// The reply ended undecided: what was held, which is nothing but white space and byte-order marks.
+    ///
+    /// # Errors
+    /// It is no reply of the API.
+    pub fn finish(self) -> Result<Bytes, Foreign> {
+        match self.begin {
+            Some(begin) => Err(self.foreign(begin, &self.held[begin..])),
+            None => Ok(self.held.into()),
+        }
     }
 
-    /// The first byte that is neither white space nor of a byte-order mark, and where in `input` that was clear. A broken mark's first
-    /// byte counts as one of its own.
-    fn first_byte(&mut self, input: &[u8]) -> Option<(usize, u8)> {
-        const MARK: &[u8; 3] = b"\xEF\xBB\xBF";
+    /// The mode of a body whose text begins like this. None: it is none, or more must come to tell.
+    fn told(&self, text: &[u8]) -> Option<Mode> {
+        const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
+        match text.first() {
+            Some(b'{' | b'[') => return Some(Mode::Json),
+            Some(b':') => return Some(Mode::Sse),
+            _ if self.declared_stream => return Some(Mode::Sse),
+            _ => {}
+        }
+        FIELDS
+            .iter()
+            .filter_map(|field| text.strip_prefix(*field)?.first())
+            .any(|next| matches!(next, b':' | b'\n' | b'\r'))
+            .then_some(Mode::Sse)
+    }
+
+    fn foreign(&self, offset: usize, text: &[u8]) -> Foreign {
+        Foreign {
+            quote: quote(text),
+            offset: offset as u64,
+        }
+    }
+
+    /// Looks for the first byte that is neither white space nor of a byte-order mark. A broken mark's first byte is one.
+    fn find_begin(&mut self, input: &[u8]) {
+        if self.begin.is_some() {
+            return;
+        }
+        let before = self.held.len();
         for (at, &byte) in input.iter().enumerate() {
             if MARK.get(self.mark) == Some(&byte) {
                 self.mark = (self.mark + 1) % MARK.len();
-            } else if self.mark > 0 {
-                return Some((at, MARK[0]));
-            } else if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-                return Some((at, byte));
+            } else if self.mark > 0 || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                self.begin = Some(before + at - self.mark);
+                return;
             }
         }
-        None
+    }
+}
+
+/// The beginning of `text` as one line for people.
+fn quote(text: &[u8]) -> Box<str> {
+    let text = String::from_utf8_lossy(text);
+    let line = text
+        .split(|c: char| c.is_control() || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
+    match line.char_indices().nth(MAX_QUOTE) {
+        Some((end, _)) => format!("{}…", &line[..end]).into(),
+        None => line.into(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn told<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> (Option<Mode>, Vec<u8>) {
-        let mut detector = ModeDetector::default();
-        let mut reads = reads.into_iter();
-        for read in reads.by_ref() {
-            if let Some((mode, bytes)) = detector.feed(Bytes::copy_from_slice(read)) {
-                let rest: Vec<u8> = reads.flatten().copied().collect();
-                return (Some(mode), [&bytes[..], &rest].concat());
-            }
-        }
-        (None, detector.finish().to_vec())
-    }
-
-    #[test]
-    fn the_first_byte_tells_the_mode() {
-        for (body, mode) in [
-            (&b"data: {}\n\n"[..], Mode::Sse),
-            (b"event: x", Mode::Sse),
-            (b"id: 1", Mode::Sse),
-            (b"retry: 1", Mode::Sse),
-            (b": ping", Mode::Sse),
-            (b"{}", Mode::Json),
-            (b"[1]", Mode::Json),
-            (b" \t\r\n{", Mode::Json),
-            (b"\xEF\xBB\xBFdata", Mode::Sse),
-            (b"\xEF\xBB\xBF\xEF\xBB\xBF{", Mode::Json),
-            (b"\n\xEF\xBB\xBF\n:", Mode::Sse),
-            (b"<html>", Mode::Opaque),
-            (b"\"text\"", Mode::Opaque),
-            (b"\xEF\xBBdata", Mode::Opaque),
-            (b"\xEF\xBB\n", Mode::Opaque),
-            (b"\x1F\x8B", Mode::Opaque),
-        ] {
-            assert_eq!(told([body]), (Some(mode), body.to_vec()));
-        }
-        for undecided in [&b""[..], b" \n", b"\xEF\xBB\xBF", b"\xEF\xBB"] {
-            assert_eq!(told([undecided]), (None, undecided.to_vec()));
-        }
-    }
-
-    #[test]
-    fn a_deciding_read_is_handed_back_uncopied() {
-        let read = Bytes::from_static(b"\ndata: 1\n\n");
-        let (_, bytes) = ModeDetector::default().feed(read.clone()).unwrap();
-        assert_eq!(bytes.as_ptr(), read.as_ptr());
-    }
-
-    #[test]
-    fn white_space_is_not_held_without_end() {
-        let mut detector = ModeDetector::default();
-        let read = Bytes::from(vec![b'\n'; 1000]);
-        let mut reads = 1;
-        let (mode, bytes) = loop {
-            match detector.feed(read.clone()) {
-                Some(told) => break told,
-                None => reads += 1,
-            }
-        };
-        assert_eq!(mode, Mode::Opaque);
-        assert_eq!(bytes.len(), reads * 1000);
-        assert!(bytes.len() > MAX_UNDECIDED && bytes.len() <= MAX_UNDECIDED + 1000);
-    }
-
-    #[test]
-    fn the_bound_on_white_space_does_not_depend_on_cuts() {
-        for (before, mode) in [
-            (MAX_UNDECIDED, Mode::Json),
-            (MAX_UNDECIDED + 1, Mode::Opaque),
-        ] {
-            let mut body = vec![b' '; before];
-            body.push(b'{');
-            for size in [1, 7, 4096, body.len()] {
-                assert_eq!(told(body.chunks(size)), (Some(mode), body.clone()));
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_cut_tells_the_same_and_loses_nothing(
-            body in proptest::collection::vec(prop::sample::select(b" \n\xEF\xBB\xBF\xEF\xBB\xBF{d<".to_vec()), 0..12),
-            at in any::<prop::sample::Index>(),
-        ) {
-            let whole = told([&body[..]]);
-            prop_assert_eq!(&whole.1, &body);
-            let (head, tail) = body.split_at(at.index(body.len() + 1));
-            prop_assert_eq!(&told([head, tail]), &whole);
-            prop_assert_eq!(&told(body.chunks(1)), &whole);
-        }
-    }
-}
+mod tests;

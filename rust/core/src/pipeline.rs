@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cost::Members;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::responses::echo::{Asked, Echo};
@@ -57,6 +57,8 @@ pub struct ReplyPlan {
     pub upstream_api: Api,
     /// The client asked for an event stream.
     pub client_streams: bool,
+    /// The upstream's `Content-Type` is `text/event-stream`: the reply is one unless it is JSON.
+    pub declared_stream: bool,
     /// Take usage-only chunks out: the client streams and did not ask for usage, the gateway did.
     pub hide_usage_chunk: bool,
     /// The client asked for a usage chunk.
@@ -89,6 +91,7 @@ impl ReplyPlan {
             api,
             upstream_api: api,
             client_streams,
+            declared_stream: false,
             hide_usage_chunk: false,
             include_usage: client_streams,
             dialect: None,
@@ -134,12 +137,14 @@ pub struct StreamError {
 /// What is known about a reply so far. Independent of how the bytes were cut into reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// What the upstream sends; known with the first byte that is not white space.
+    /// What the upstream sends; known with the first bytes that are not white space.
     pub mode: Option<Mode>,
     /// Whether the client gets an event stream; known once the mode is.
     pub reply_is_stream: Option<bool>,
     /// Usage so far.
     pub usage: Option<Usage>,
+    /// How a body begins that is no reply of the API, in the words of [`Foreign::quote`](crate::mode::Foreign::quote).
+    pub quote: Option<Box<str>>,
     /// Events with data (in JSON mode: documents).
     pub events: u64,
     /// Comment lines.
@@ -211,7 +216,6 @@ enum Body {
     Folding(Box<Folding>),
     Unfolding(Box<Unfolding>),
     Translating(Box<Translation>),
-    Opaque,
     /// A stream may still have to say that it failed.
     Ended(Option<Box<Stream>>),
 }
@@ -222,8 +226,8 @@ impl Pipeline {
     pub fn new(plan: ReplyPlan) -> Self {
         Pipeline {
             reply: Reply::new(plan.clone()),
+            body: Body::Undecided(ModeDetector::new(plan.declared_stream)),
             plan,
-            body: Body::Undecided(ModeDetector::default()),
             started: false,
         }
     }
@@ -232,8 +236,8 @@ impl Pipeline {
     /// read in which nothing did. The event that `input` ends in is kept back until it is whole.
     ///
     /// # Errors
-    /// An event or document that is larger than the limits allow, or a completion that cannot be made a stream. The machine must then be
-    /// told to [`fail`](Self::fail).
+    /// An event or document that is larger than the limits allow, a completion that cannot be made a stream, or a body that is neither
+    /// JSON nor an event stream ([`Facts::quote`]). The machine must then be told to [`fail`](Self::fail).
     pub fn feed(
         &mut self,
         input: Bytes,
@@ -259,10 +263,11 @@ impl Pipeline {
         let (plan, reply) = (&self.plan, &mut self.reply);
         match &mut self.body {
             Body::Undecided(detector) => {
-                let Some((mode, input)) = detector.feed(input) else {
+                let told = detector.feed(input).map_err(|body| reply.quote(body))?;
+                let Some((mode, input)) = told else {
                     return Ok(());
                 };
-                self.decide(mode)?;
+                self.decide(mode);
                 self.pass(input, pricer, out)
             }
             Body::Stream(stream) => stream.feed(input, reply, pricer, out),
@@ -270,16 +275,11 @@ impl Pipeline {
             Body::Folding(folding) => folding.feed(input, reply),
             Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
             Body::Translating(translation) => translation.feed(input, reply, pricer, out),
-            Body::Opaque => {
-                reply.note_started();
-                out.push(input);
-                Ok(())
-            }
             Body::Ended(_) => Ok(()),
         }
     }
 
-    fn decide(&mut self, mode: Mode) -> Result<(), Error> {
+    fn decide(&mut self, mode: Mode) {
         if let Some(translation) = Translation::new(&self.plan) {
             self.reply = translation::reading(&self.plan);
             self.reply.facts.mode = Some(mode);
@@ -287,11 +287,9 @@ impl Pipeline {
             let translation = match mode {
                 Mode::Sse => translation.of_events(),
                 Mode::Json => translation.of_documents(),
-                // Nothing can be made of it that the client would understand.
-                Mode::Opaque => return Err(Error::new(ErrorKind::UnexpectedByte, 0)),
             };
             self.body = Body::Translating(Box::new(translation));
-            return Ok(());
+            return;
         }
         let limits = &self.plan.limits;
         let converts = matches!(self.plan.api, Api::Chat | Api::Completions);
@@ -307,15 +305,10 @@ impl Pipeline {
             }
             Mode::Sse => Body::Stream(Box::new(Stream::new(self.plan.api, limits))),
             Mode::Json => Body::Documents(Replies::new(limits)),
-            Mode::Opaque => {
-                self.reply.facts.terminal = true;
-                Body::Opaque
-            }
         };
         self.reply.facts.mode = Some(mode);
         self.reply.facts.reply_is_stream =
             Some(matches!(self.body, Body::Stream(_) | Body::Unfolding(_)));
-        Ok(())
     }
 
     /// The upstream ended cleanly: what was kept back is let go, an unterminated event gets its terminator, and
@@ -333,10 +326,12 @@ impl Pipeline {
                 let held = detector.finish();
                 if let Some(translation) = Translation::new(plan) {
                     self.body = Body::Translating(Box::new(translation));
-                } else if !held.is_empty() {
-                    out.push(held);
+                } else if let Ok(held) = &held
+                    && !held.is_empty()
+                {
+                    out.push(held.clone());
                 }
-                Ok(())
+                held.map(drop).map_err(|body| reply.quote(body))
             }
             Body::Stream(mut stream) => {
                 stream.finish(reply, pricer, out);
@@ -354,7 +349,6 @@ impl Pipeline {
                 self.body = Body::Translating(translation);
                 finished
             }
-            Body::Opaque => Ok(()),
             Body::Ended(stream) => {
                 self.body = Body::Ended(stream);
                 return Ok(());

@@ -61,6 +61,8 @@ pub fn check(input: &[u8]) {
         apis[usize::from(input.api) % apis.len()],
         input.client_streams,
     );
+    // The high bit is free: a field of its own would shift every seed.
+    plan.declared_stream = input.api >= 0x80;
     plan.hide_usage_chunk = input.hide_usage_chunk;
     plan.reply_model = input.rename.then(|| "public".into());
     let whole = pass(&plan, &input.cut.whole());

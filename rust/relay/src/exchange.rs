@@ -524,6 +524,7 @@ impl Session {
             clock: Some(asked::now),
             hide_usage_chunk: request.stream() && !request.include_usage(),
             include_usage: request.include_usage(),
+            declared_stream: headers::declare_event_stream(&parts.headers),
             dialect: route.upstream.dialect,
             reply_model: route.reply_model.clone(),
             limits: self.exchange.limits,

@@ -15,7 +15,7 @@ pub enum FaultKind {
     ConnectTimeout,
     /// The connection died before the reply's head.
     Reset,
-    /// What came was not HTTP.
+    /// What came was not HTTP, or its body is no reply of the API.
     Protocol,
     /// No reply head within the `first_byte` deadline.
     FirstByteTimeout,
@@ -96,7 +96,7 @@ impl FaultKind {
             FaultKind::Connect => "could not be reached",
             FaultKind::ConnectTimeout => "did not accept a connection in time (connect deadline)",
             FaultKind::Reset => "closed the connection before it replied",
-            FaultKind::Protocol => "did not reply with valid HTTP",
+            FaultKind::Protocol => "did not keep to its protocol",
             FaultKind::FirstByteTimeout => "did not begin to reply in time (first_byte deadline)",
             FaultKind::FirstTokenTimeout => "sent no output in time (first_token deadline)",
             FaultKind::BetweenTokensTimeout => "stopped sending output (between_tokens deadline)",
@@ -133,7 +133,8 @@ pub struct Fault {
     pub headers: HeaderList,
     /// The upstream's error body, bounded, for [`FaultKind::Status`].
     pub body: Bytes,
-    /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`].
+    /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`]; how the body begins that
+    /// is no reply of the API, for [`FaultKind::Protocol`].
     pub detail: Option<Box<str>>,
     /// The member of the request that is at fault, for [`FaultKind::Untranslatable`].
     pub param: Option<Box<str>>,
@@ -162,10 +163,15 @@ impl Fault {
         }
     }
 
-    /// For the client: the upstream's configured name and what happened; no address, key, header or body.
+    /// For the client: the upstream's configured name and what happened; no address, key or header, and of a body no more than the start
+    /// of one that is no reply of the API.
     pub fn message(&self) -> String {
         match (self.status, &self.detail) {
             (None, Some(detail)) if self.kind == FaultKind::Untranslatable => detail.to_string(),
+            (None, Some(quote)) if self.kind == FaultKind::Protocol => format!(
+                "upstream '{}' replied with neither JSON nor an event stream: \"{quote}\"",
+                self.upstream
+            ),
             (Some(status), _) => format!(
                 "upstream '{}' {} ({status})",
                 self.upstream,

@@ -58,7 +58,6 @@ pub(crate) enum Content {
     Document,
     /// Made of an event stream.
     Folded,
-    Opaque,
 }
 
 /// The headers of a request to `upstream`.
@@ -143,15 +142,14 @@ pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) ->
     let given = upstream
         .get(header::CONTENT_TYPE)
         .map(HeaderValue::as_bytes);
-    let given_is_stream = given.is_some_and(|value| value.starts_with(b"text/event-stream"));
     let content_type = match (content, given) {
-        (Content::EventStream, Some(given)) if given_is_stream => Bytes::copy_from_slice(given),
+        (Content::EventStream, Some(given)) if names_event_stream(given) => {
+            Bytes::copy_from_slice(given)
+        }
         (Content::EventStream, _) => Bytes::from_static(b"text/event-stream; charset=utf-8"),
         // JSON lines and the like keep their name; SDKs take what is not called JSON for plain text.
         (Content::Document, Some(given)) if names_json(given) => Bytes::copy_from_slice(given),
         (Content::Document | Content::Folded, _) => Bytes::from_static(b"application/json"),
-        (Content::Opaque, Some(given)) => Bytes::copy_from_slice(given),
-        (Content::Opaque, None) => Bytes::from_static(b"application/octet-stream"),
     };
     headers.push((Bytes::from_static(b"content-type"), content_type));
     headers.push((
@@ -170,6 +168,22 @@ pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) ->
         ));
     }
     headers
+}
+
+/// Whether `upstream` calls its body an event stream.
+pub(crate) fn declare_event_stream(upstream: &HeaderMap) -> bool {
+    upstream
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| names_event_stream(value.as_bytes()))
+}
+
+fn names_event_stream(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|b| *b == b';').next();
+    essence.is_some_and(|essence| {
+        essence
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"text/event-stream")
+    })
 }
 
 fn names_json(content_type: &[u8]) -> bool {
@@ -278,10 +292,6 @@ mod tests {
         );
         head.insert("content-type", HeaderValue::from_static("text/html"));
         assert_eq!(
-            value(reply(&head, "r", Content::Opaque)).as_ref(),
-            b"text/html"
-        );
-        assert_eq!(
             value(reply(&head, "r", Content::Document)).as_ref(),
             b"application/json"
         );
@@ -295,6 +305,21 @@ mod tests {
             value(reply(&head, "r", Content::Folded)).as_ref(),
             b"application/json"
         );
+    }
+
+    #[test]
+    fn an_event_stream_is_declared_by_its_media_type() {
+        let mut head = HeaderMap::new();
+        assert!(!declare_event_stream(&head));
+        for (value, declares) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream ; charset=utf-8", true),
+            ("text/event-streams", false),
+            ("application/json", false),
+        ] {
+            head.insert("content-type", HeaderValue::from_static(value));
+            assert_eq!(declare_event_stream(&head), declares, "{value}");
+        }
     }
 
     #[test]

@@ -410,15 +410,17 @@ impl Pump {
         let facts = self.pipeline.facts();
         match (facts.reply_is_stream, facts.mode) {
             (Some(true), _) => Content::EventStream,
-            (_, Some(Mode::Json)) => Content::Document,
             (_, Some(Mode::Sse)) => Content::Folded,
-            _ => Content::Opaque,
+            _ => Content::Document,
         }
     }
 
     /// The reply cannot be completed.
     fn break_off(&mut self, kind: FaultKind, client: &mut Client<'_>) -> PumpEnd {
-        let fault = Fault::new(kind, &self.upstream);
+        let mut fault = Fault::new(kind, &self.upstream);
+        if kind == FaultKind::Protocol {
+            fault.detail.clone_from(&self.pipeline.facts().quote);
+        }
         let speaks = self.content() == Content::EventStream;
         if !self.begun && (self.hold.is_some() || self.frames.is_empty() || !speaks) {
             self.frames.clear();

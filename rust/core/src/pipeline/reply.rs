@@ -5,9 +5,11 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::cost::{self, Members};
+use crate::error::Error;
 use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
+use crate::mode::Foreign;
 use crate::usage::{Count, Tally};
 
 use super::payload::{Choices, Payload, excerpt};
@@ -102,6 +104,13 @@ impl Reply {
             tally: read.tally.clone(),
             ..Reply::new(plan.clone())
         }
+    }
+
+    /// Notes the start of a body that is none.
+    pub(super) fn quote(&mut self, body: Foreign) -> Error {
+        let error = Error::from(&body);
+        self.facts.quote = Some(body.quote);
+        error
     }
 
     /// Brings [`Facts::usage`] up to date.

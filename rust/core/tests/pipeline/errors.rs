@@ -84,7 +84,12 @@ fn every_form_of_error_is_known() {
             error("no", None, Some("overloaded_error")),
         ),
     ] {
-        let facts = facts(api, &format!("{body}\n\n"));
+        // llama.cpp's `error:` is no field of the standard.
+        let plan = ReplyPlan {
+            declared_stream: true,
+            ..ReplyPlan::new(api, true)
+        };
+        let (_, facts) = pass(&plan, &mut Unpriced, &format!("{body}\n\n"));
         let found = facts.error.map(|error| {
             (
                 String::from(error.message),
@@ -158,7 +163,7 @@ fn a_failure_is_said_in_the_protocol_and_half_an_event_is_dropped() {
     assert_eq!(failed(chat(false), ""), error);
     assert_eq!(failed(chat(false), "{\"id\""), error);
     assert_eq!(failed(chat(false), "{}"), "{}");
-    assert_eq!(failed(chat(true), "<html>"), "<html>");
+    assert_eq!(failed(chat(true), "<html>"), format!("data: {error}\n\n"));
     assert_eq!(
         failed(ReplyPlan::new(Api::Messages, true), "event: ping\n"),
         "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"timeout_error\",\"message\":\"\\\"a\\\" stalled\"}}\n\n"

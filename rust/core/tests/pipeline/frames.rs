@@ -77,7 +77,6 @@ fn nothing_is_lost_while_the_mode_is_undecided() {
     for (body, mode) in [
         ("\n\n \r\ndata: [DONE]\n\n", Some(Mode::Sse)),
         ("  {} ", Some(Mode::Json)),
-        ("\n <html></html>", Some(Mode::Opaque)),
         (" \n\t", None),
         ("", None),
     ] {
@@ -88,6 +87,66 @@ fn nothing_is_lost_while_the_mode_is_undecided() {
         let stream = mode.map(|mode| mode == Mode::Sse);
         assert_eq!(facts.reply_is_stream, stream);
     }
+}
+
+/// The error in one read and byte by byte, which must be the same, and what is then known.
+fn refused(plan: &ReplyPlan, body: &str) -> (Error, Facts) {
+    let mut results = [body.len(), 1].map(|size| {
+        let mut pipeline = Pipeline::new(plan.clone());
+        let mut out = Vec::new();
+        let fed = body.as_bytes().chunks(size).find_map(|read| {
+            let read = Bytes::copy_from_slice(read);
+            pipeline.feed(read, &mut Unpriced, &mut out).err()
+        });
+        let error = fed.or_else(|| pipeline.finish(&mut Unpriced, &mut out).err());
+        assert_eq!(out.concat(), b"");
+        (error.unwrap(), pipeline.facts().clone())
+    });
+    assert_eq!(results[0], results[1]);
+    std::mem::replace(
+        &mut results[0],
+        (Error::new(ErrorKind::TooDeep, 0), Facts::default()),
+    )
+}
+
+#[test]
+fn what_is_neither_json_nor_events_is_refused_with_its_beginning() {
+    let apis = [
+        (Api::Chat, Api::Chat),
+        (Api::Completions, Api::Completions),
+        (Api::Embeddings, Api::Embeddings),
+        (Api::Responses, Api::Responses),
+        (Api::Messages, Api::Messages),
+        (Api::Responses, Api::Chat),
+        (Api::Chat, Api::Responses),
+    ];
+    for (api, upstream_api) in apis {
+        for streams in [false, true] {
+            let plan = ReplyPlan {
+                upstream_api,
+                ..ReplyPlan::new(api, streams)
+            };
+            for body in ["it works", "null", "42", "\"text\"", "data", "echo: 1\n\n"] {
+                let (error, facts) = refused(&plan, &format!("\n {body}"));
+                assert_eq!(error, Error::new(ErrorKind::NotAReply, 2));
+                assert_eq!(facts.quote.as_deref(), Some(body.trim_end()));
+                assert_eq!(facts.mode, None);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_declared_a_stream_may_begin_with_any_field() {
+    let plan = ReplyPlan {
+        declared_stream: true,
+        ..chat(true)
+    };
+    let body = format!("model: m\n{HI}{DONE}");
+    let (out, facts) = pass(&plan, &mut Unpriced, &body);
+    assert_eq!((out, facts.mode), (body, Some(Mode::Sse)));
+    let (_, facts) = pass(&plan, &mut Unpriced, "{}");
+    assert_eq!(facts.mode, Some(Mode::Json));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use sluicegate_core::cost::Members;
-use sluicegate_core::error::ErrorKind;
+use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};

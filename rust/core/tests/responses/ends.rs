@@ -176,17 +176,18 @@ fn a_deadline_before_anything_came_is_said_in_the_protocol() {
 
 #[test]
 fn what_is_no_reply_is_refused() {
-    for reply in ["<html>", "{\"detail\":\"Not Found\"}", "{\"choices\":[]}"] {
+    let page = "<html>".repeat(200);
+    for reply in [&page, "{\"detail\":\"Not Found\"}", "{\"choices\":[]}"] {
         let mut pipeline = Pipeline::new(plan(true));
         let mut out = Vec::new();
         let fed = pipeline.feed(
-            Bytes::from_static(reply.as_bytes()),
+            Bytes::copy_from_slice(reply.as_bytes()),
             &mut Unpriced,
             &mut out,
         );
         let kind = fed.unwrap_err().kind;
         assert!(
-            matches!(kind, ErrorKind::UnexpectedByte | ErrorKind::NoCompletion),
+            matches!(kind, ErrorKind::NotAReply | ErrorKind::NoCompletion),
             "{reply}"
         );
         assert!(out.is_empty());
