@@ -217,6 +217,7 @@ class Upstream:
 
     `headers` are set on each request (the authorization, say). `api`: what it serves, `chat`, `responses` or
     `both`; `repair`: its Responses streams are made anew; `harmony`: its content is the raw text of gpt-oss.
+    `forward_headers`, `reply_headers`: names that are passed on, up and down, beside those that always are.
     `ask_usage`: send `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to,
     whatever the URL's host. `client_certificate`: paths of a PEM certificate chain and its key.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
@@ -239,6 +240,8 @@ class Upstream:
         ask_usage: bool = True,
         streaming: str = "auto",
         forward_authorization: bool = False,
+        forward_headers: Sequence[str] | None = None,
+        reply_headers: Sequence[str] | None = None,
         http2: bool = False,
         socket: str | None = None,
         ca_file: str | None = None,

@@ -179,6 +179,14 @@ async def wire_stand(
             yield WireStand(upstream, gateway)
 
 
+def sent_up(wire: WireStand) -> dict[str, list[str]]:
+    """The headers that the upstream got, by lower-case name."""
+    headers: dict[str, list[str]] = {}
+    for name, value in wire.request.headers:
+        headers.setdefault(name.lower(), []).append(value)
+    return headers
+
+
 def request_body(*, model: str = MODEL, **members: Any) -> bytes:
     """A chat request's body."""
     asked = {"model": model, "messages": [{"role": "user", "content": "Say something."}]}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from sluicegate._core import Upstream
 from sluicegate.config import Config, Report, check_file, json_schema, load_data, load_file
 from sluicegate.errors import ConfigurationError, ConfigurationFault, Error
 
@@ -178,6 +179,13 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("upstreams.local.headers", {"X-A": "1", "x-a": "2"}, "names one header twice"),
         ("upstreams.local.headers", {"Content-Length": "1"}, "Content-Length belongs to the connection"),
         ("upstreams.local.forward_authorization", True, None),
+        ("upstreams.local.forward_headers", ["a b"], "has a name that is not a header name"),
+        ("upstreams.local.forward_headers", ["Cookie"], "Cookie is the client's with the gateway"),
+        ("upstreams.local.forward_headers", ["Host"], "Host is made anew by the gateway"),
+        ("upstreams.local.forward_headers", ["Authorization"], "Authorization is not passed on by name"),
+        ("upstreams.local.forward_headers", "x-a", "should be a list"),
+        ("upstreams.local.reply_headers", ["Set-Cookie"], "Set-Cookie is true only of the upstream's host"),
+        ("upstreams.local.reply_headers", ["date"], "date is made anew by the gateway"),
         ("upstreams.local.ca_file", "/no/such/file.pem", "names a file that is not there"),
         ("upstreams.local.socket", "", "is empty"),
         ("upstreams.local.client_cert_file", __file__, None),
@@ -206,6 +214,31 @@ def test_a_value_that_cannot_be_is_a_fault_at_its_path(path: str, value: Any, me
         assert fault.path == spelled
         assert fault.message == message
     assert "sekrit" not in str(fault)
+
+
+HEADERS = [
+    "accept-encoding", "access-control-allow-origin", "alt-svc", "authorization", "cache-control",
+    "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect", "host",
+    "keep-alive",
+    "proxy-authenticate", "proxy-authorization", "proxy-connection", "server", "set-cookie",
+    "strict-transport-security", "te", "trailer", "transfer-encoding", "upgrade", "x-accel-buffering",
+    "x-anything", "x-request-id",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", ["forward_headers", "reply_headers"])
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_check_refuses_the_headers_that_the_relay_refuses(setting: str, name: str) -> None:
+    refused = []
+    for attempt in (
+        lambda: load_data(changed(f"upstreams.local.{setting}", [name]), {}),
+        lambda: Upstream("local", "http://127.0.0.1:1", **{setting: [name]}),
+    ):
+        try:
+            attempt()
+        except ConfigurationError:
+            refused.append(attempt)
+    assert len(refused) in (0, 2), refused
 
 
 def test_keys_have_names_and_values_of_their_own() -> None:

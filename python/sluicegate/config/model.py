@@ -25,9 +25,11 @@ from sluicegate.config.values import (
     ClientBuffer,
     Count,
     ExistingFile,
+    ForwardedHeaders,
     Name,
     Port,
     Positive,
+    ReplyHeaders,
     RoutePart,
     Seconds,
     Secret,
@@ -215,6 +217,12 @@ class UpstreamConfig(Section):
     headers: SecretHeaders = Field(default={}, description="Set on every request to it.")
     forward_authorization: bool = Field(
         default=False, description="Pass the client's own `Authorization` on."
+    )
+    forward_headers: ForwardedHeaders = Field(
+        default=(), description="Of the client's, passed on beside the usual ones."
+    )
+    reply_headers: ReplyHeaders = Field(
+        default=(), description="Of its replies', passed on to clients beside the usual ones."
     )
     http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
     socket: str | None = Field(

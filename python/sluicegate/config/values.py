@@ -19,6 +19,19 @@ _CONNECTION_HEADERS = frozenset(
 )
 
 
+_PROXY_HEADERS = frozenset({"proxy-authenticate", "proxy-authorization", "proxy-connection"})
+# What no setting passes on, as `rust/relay/src/headers.rs` has it.
+_NEVER_UP = (
+    _CONNECTION_HEADERS | _PROXY_HEADERS | {"content-encoding", "accept-encoding", "expect", "x-request-id"}
+)
+_NEVER_DOWN = (
+    (_CONNECTION_HEADERS - {"host"})
+    | _PROXY_HEADERS
+    | {"content-encoding", "content-type", "server", "date", "alt-svc", "strict-transport-security"}
+    | {"x-accel-buffering", "x-request-id"}
+)
+
+
 def fault(kind: str, message: str, hint: str) -> PydanticCustomError:
     """What a validator raises; neither text may repeat the value, which may be a secret."""
     # The hint rides in the context, where `config.check` finds it.
@@ -91,6 +104,31 @@ def _headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return headers
 
 
+def _header_names(names: tuple[str, ...], never: frozenset[str]) -> tuple[str, ...]:
+    for name in names:
+        if not _HEADER_NAME.fullmatch(name):
+            raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
+        if name.lower() in never:
+            raise fault("header", f"{name} is made anew by the gateway", "take it out")
+    return names
+
+
+def _forwarded_headers(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name.lower() == "authorization":
+            raise fault("header", f"{name} is not passed on by name", "use `forward_authorization`")
+        if name.lower() == "cookie":
+            raise fault("header", f"{name} is the client's with the gateway", "take it out")
+    return _header_names(names, _NEVER_UP)
+
+
+def _reply_headers(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name.lower() == "set-cookie" or name.lower().startswith("access-control-"):
+            raise fault("header", f"{name} is true only of the upstream's host", "take it out")
+    return _header_names(names, _NEVER_DOWN)
+
+
 def _file(value: str) -> str:
     if not Path(value).is_file():
         raise fault(
@@ -117,6 +155,8 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ExistingFile = Annotated[str, AfterValidator(_file)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
+ForwardedHeaders = Annotated[tuple[str, ...], AfterValidator(_forwarded_headers)]
+ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]

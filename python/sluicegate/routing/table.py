@@ -79,6 +79,8 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         ask_usage=config.stream_options,
         streaming=config.streaming,
         forward_authorization=config.forward_authorization,
+        forward_headers=config.forward_headers,
+        reply_headers=config.reply_headers,
         http2=config.http2,
         socket=config.socket,
         ca_file=config.ca_file,

@@ -154,8 +154,8 @@ impl PyUpstream {
     #[new]
     #[pyo3(signature = (
         name, base_url, *, headers=None, api="chat", chat=None, responses=None, repair=false, harmony=false, deadlines=None, dialect=None,
-        ask_usage=true, streaming="auto", forward_authorization=false, http2=false, socket=None, ca_file=None, client_certificate=None,
-        pool_idle_seconds=4.0, pool_max_idle=256,
+        ask_usage=true, streaming="auto", forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None,
+        ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
     fn new(
@@ -173,6 +173,8 @@ impl PyUpstream {
         ask_usage: bool,
         streaming: &str,
         forward_authorization: bool,
+        forward_headers: Option<Vec<String>>,
+        reply_headers: Option<Vec<String>>,
         http2: bool,
         socket: Option<String>,
         ca_file: Option<String>,
@@ -202,6 +204,8 @@ impl PyUpstream {
                 ))
             })?,
             forward_authorization,
+            forward_headers: forward_headers.unwrap_or_default(),
+            reply_headers: reply_headers.unwrap_or_default(),
             http2,
             socket,
             ca_file,

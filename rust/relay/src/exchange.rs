@@ -457,13 +457,7 @@ impl Session {
         self.outcome.upstream_request_id = request_id(&parts.headers);
         let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
         fault.status = Some(parts.status.as_u16());
-        fault.headers = headers::down(&parts.headers);
-        if let Some(value) = parts.headers.get(http::header::CONTENT_TYPE) {
-            let value = Bytes::copy_from_slice(value.as_bytes());
-            fault
-                .headers
-                .push((Bytes::from_static(b"content-type"), value));
-        }
+        fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream));
         let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
             return Ok(fault);
         };
@@ -535,7 +529,7 @@ impl Session {
             sink: &mut *self.exchange.sink,
             director: &mut *self.exchange.director,
             status: parts.status,
-            headers: parts.headers,
+            headers: headers::down(&parts.headers, &route.upstream),
             request_id: &self.exchange.request_id,
             keepalive: &mut self.keepalive,
             leaving: &mut self.leaving,

@@ -1,4 +1,4 @@
-//! Which headers cross the gateway, either way (RFC 9110 section 7.6.1 for the hop-by-hop ones).
+//! Which headers cross the gateway, either way: those that are named here, and those that the upstream's configuration adds.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,51 @@ use crate::sink::HeaderList;
 use crate::trace;
 use crate::upstream::Upstream;
 
-/// Mean something only to the two ends of one connection.
+/// A client's that go to any upstream.
+const UP: [&str; 15] = [
+    "accept",
+    "accept-language",
+    "content-type",
+    "idempotency-key",
+    "user-agent",
+    // Tracing: W3C, Zipkin, and what the balancers of Google and Amazon add.
+    "traceparent",
+    "tracestate",
+    "baggage",
+    "b3",
+    "x-cloud-trace-context",
+    "x-amzn-trace-id",
+    // OpenAI's and Anthropic's own.
+    "openai-beta",
+    "x-client-request-id",
+    "anthropic-version",
+    "anthropic-beta",
+];
+const UP_PREFIXES: [&str; 2] = ["x-b3-", "x-stainless-"];
+
+/// They choose an account of those that a key has: the client's business only where the key is its own.
+const UP_WITH_AUTHORIZATION: [&str; 2] = ["openai-organization", "openai-project"];
+
+/// An upstream's that go to any client, beside the content type, which is told from the body.
+const DOWN: [&str; 13] = [
+    "content-language",
+    "openai-processing-ms",
+    "openai-version",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "ratelimit",
+    // What the support of Anthropic, Azure, Amazon, Mistral and Cloudflare asks for; `x-request-id` is the gateway's own.
+    "request-id",
+    "apim-request-id",
+    "x-ms-request-id",
+    "x-amzn-requestid",
+    "mistral-correlation-id",
+    "cf-ray",
+];
+const DOWN_PREFIXES: [&str; 3] = ["ratelimit-", "x-ratelimit-", "anthropic-ratelimit-"];
+
+/// Mean something only to the two ends of one connection (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -20,11 +64,10 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// The client's credentials for the gateway, and what is made anew for each hop.
-const NEVER_UP: [&str; 10] = [
+/// Made anew for each hop, or a secret between the client and the gateway: no configuration adds them. `authorization` has a setting of
+/// its own.
+const NEVER_UP: [&str; 8] = [
     "authorization",
-    "x-api-key",
-    "api-key",
     "cookie",
     "host",
     "content-length",
@@ -34,8 +77,8 @@ const NEVER_UP: [&str; 10] = [
     "x-request-id",
 ];
 
-/// Made anew for the client, or true only of the upstream's hop.
-const NEVER_DOWN: [&str; 9] = [
+/// Made anew for the client, or true only of the upstream's host.
+const NEVER_DOWN: [&str; 10] = [
     "content-length",
     "content-encoding",
     "content-type",
@@ -43,9 +86,11 @@ const NEVER_DOWN: [&str; 9] = [
     "date",
     "set-cookie",
     "alt-svc",
+    "strict-transport-security",
     "x-accel-buffering",
     "x-request-id",
 ];
+const NEVER_DOWN_PREFIX: &str = "access-control-";
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -60,27 +105,59 @@ pub(crate) enum Content {
     Folded,
 }
 
+/// Whether a configuration may add `name` to what goes to upstreams.
+pub(crate) fn may_go_up(name: &HeaderName) -> bool {
+    !HOP_BY_HOP.contains(&name.as_str()) && !NEVER_UP.contains(&name.as_str())
+}
+
+/// Whether a configuration may add `name` to what goes to clients.
+pub(crate) fn may_go_down(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    !HOP_BY_HOP.contains(&name)
+        && !NEVER_DOWN.contains(&name)
+        && !name.starts_with(NEVER_DOWN_PREFIX)
+}
+
+fn is_named(name: &str, names: &[&str], prefixes: &[&str]) -> bool {
+    names.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The names that a message's `Connection` header lists: they are of that connection, too.
+fn listed<'a>(connection: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    connection
+        .flat_map(|value| value.split(|b| *b == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect()
+}
+
+fn is_listed(name: &HeaderName, listed: &[&[u8]]) -> bool {
+    listed
+        .iter()
+        .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
+}
+
 /// The headers of a request to `upstream`.
 pub(crate) fn up(client: &[(Bytes, Bytes)], upstream: &Upstream, request_id: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(client.len() + upstream.headers.len() + 3);
-    let listed = client
-        .iter()
-        .filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"))
-        .flat_map(|(_, value)| value.split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii)
-        .collect::<Vec<_>>();
+    let values = |of: &'static [u8]| {
+        client
+            .iter()
+            .filter(move |(name, _)| name.eq_ignore_ascii_case(of))
+            .map(|(_, value)| &value[..])
+    };
+    let listed = listed(values(b"connection"));
+    let forwards_authorization =
+        upstream.forward_authorization && values(b"authorization").next().is_some();
     for (name, value) in client {
         let Ok(name) = HeaderName::from_bytes(name) else {
             continue;
         };
-        let dropped = HOP_BY_HOP.contains(&name.as_str())
-            || NEVER_UP.contains(&name.as_str())
-                && !(name == header::AUTHORIZATION && upstream.forward_authorization)
-            || listed
-                .iter()
-                .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
-            || upstream.headers.contains_key(&name);
-        if dropped {
+        let goes = is_named(name.as_str(), &UP, &UP_PREFIXES)
+            || forwards_authorization
+                && (name == header::AUTHORIZATION
+                    || UP_WITH_AUTHORIZATION.contains(&name.as_str()))
+            || upstream.forward_headers.contains(&name);
+        if !goes || is_listed(&name, &listed) || upstream.headers.contains_key(&name) {
             continue;
         }
         if let Ok(value) = HeaderValue::from_maybe_shared(value.clone()) {
@@ -108,24 +185,26 @@ pub(crate) fn up(client: &[(Bytes, Bytes)], upstream: &Upstream, request_id: &st
     headers
 }
 
-/// The upstream's headers that are the client's business, without the content type.
-pub(crate) fn down(upstream: &HeaderMap) -> HeaderList {
-    let listed = upstream
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii)
-        .collect::<Vec<_>>();
-    upstream
+/// The headers of a reply of `upstream` that are the client's business, and its content type.
+pub(crate) fn down(reply: &HeaderMap, upstream: &Upstream) -> HeaderMap {
+    let connection = reply.get_all(header::CONNECTION).iter();
+    let listed = listed(connection.map(HeaderValue::as_bytes));
+    reply
         .iter()
         .filter(|(name, _)| {
-            let name = name.as_str();
-            !HOP_BY_HOP.contains(&name)
-                && !NEVER_DOWN.contains(&name)
-                && !listed
-                    .iter()
-                    .any(|token| token.eq_ignore_ascii_case(name.as_bytes()))
+            let goes = is_named(name.as_str(), &DOWN, &DOWN_PREFIXES)
+                || *name == header::CONTENT_TYPE
+                || upstream.reply_headers.contains(name);
+            goes && !is_listed(name, &listed)
         })
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// `headers` in copies, which do not hold on to the read that they came in.
+pub(crate) fn list(headers: &HeaderMap) -> HeaderList {
+    headers
+        .iter()
         .map(|(name, value)| {
             (
                 Bytes::copy_from_slice(name.as_str().as_bytes()),
@@ -135,10 +214,11 @@ pub(crate) fn down(upstream: &HeaderMap) -> HeaderList {
         .collect()
 }
 
-/// The head of the client's reply: the upstream's headers, our request id, the content type of what is really sent, and for
-/// an event stream what keeps proxies in front of us from holding it back.
+/// The head of the client's reply: of the upstream's headers those that go [`down`], our request id, the content type of what is really
+/// sent, and for an event stream what keeps proxies in front of us from holding it back.
 pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) -> HeaderList {
-    let mut headers = down(upstream);
+    let mut headers = list(upstream);
+    headers.retain(|(name, _)| name.as_ref() != b"content-type");
     let given = upstream
         .get(header::CONTENT_TYPE)
         .map(HeaderValue::as_bytes);
@@ -193,148 +273,4 @@ fn names_json(content_type: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::upstream::UpstreamSettings;
-
-    fn list(pairs: &[(&'static str, &'static str)]) -> HeaderList {
-        pairs
-            .iter()
-            .map(|(n, v)| {
-                (
-                    Bytes::from_static(n.as_bytes()),
-                    Bytes::from_static(v.as_bytes()),
-                )
-            })
-            .collect()
-    }
-
-    fn upstream(forward_authorization: bool) -> Upstream {
-        let settings = UpstreamSettings {
-            base_url: "http://127.0.0.1:1/v1".to_owned(),
-            headers: list(&[("x-org", "ours")]),
-            forward_authorization,
-            ..UpstreamSettings::default()
-        };
-        Upstream::new("u", settings).unwrap()
-    }
-
-    #[test]
-    fn credentials_and_hop_by_hop_headers_stay_here() {
-        let client = list(&[
-            ("authorization", "Bearer secret"),
-            ("cookie", "a=b"),
-            ("connection", "close, x-private"),
-            ("x-private", "1"),
-            ("te", "trailers"),
-            ("host", "gateway"),
-            ("content-length", "12"),
-            ("accept-encoding", "gzip"),
-            ("x-org", "theirs"),
-            ("traceparent", "00-1-2-01"),
-            ("x-request-id", "spoofed"),
-        ]);
-        let headers = up(&client, &upstream(false), "req-1");
-        let mut names = headers.keys().map(HeaderName::as_str).collect::<Vec<_>>();
-        names.sort_unstable();
-        assert_eq!(
-            names,
-            [
-                "accept-encoding",
-                "content-type",
-                "traceparent",
-                "x-org",
-                "x-request-id"
-            ]
-        );
-        assert_eq!(headers["x-org"], "ours");
-        assert_eq!(headers["x-request-id"], "req-1");
-        assert_eq!(headers["accept-encoding"], "identity");
-    }
-
-    #[test]
-    fn authorization_goes_up_only_where_configured() {
-        let client = list(&[("authorization", "Bearer theirs")]);
-        assert!(
-            up(&client, &upstream(false), "r")
-                .get("authorization")
-                .is_none()
-        );
-        assert_eq!(
-            up(&client, &upstream(true), "r")["authorization"],
-            "Bearer theirs"
-        );
-    }
-
-    #[test]
-    fn the_content_type_follows_the_body() {
-        let mut head = HeaderMap::new();
-        head.insert("content-type", HeaderValue::from_static("application/json"));
-        let value = |headers: HeaderList| {
-            headers
-                .iter()
-                .find(|(n, _)| n.as_ref() == b"content-type")
-                .map(|(_, v)| v.clone())
-                .unwrap()
-        };
-        assert!(value(reply(&head, "r", Content::EventStream)).starts_with(b"text/event-stream"));
-        assert_eq!(
-            value(reply(&head, "r", Content::Document)).as_ref(),
-            b"application/json"
-        );
-        head.insert(
-            "content-type",
-            HeaderValue::from_static("text/event-stream"),
-        );
-        assert_eq!(
-            value(reply(&head, "r", Content::Document)).as_ref(),
-            b"application/json"
-        );
-        head.insert("content-type", HeaderValue::from_static("text/html"));
-        assert_eq!(
-            value(reply(&head, "r", Content::Document)).as_ref(),
-            b"application/json"
-        );
-        let lines = HeaderValue::from_static("application/x-NDJSON; charset=utf-8");
-        head.insert("content-type", lines.clone());
-        assert_eq!(
-            value(reply(&head, "r", Content::Document)).as_ref(),
-            lines.as_bytes()
-        );
-        assert_eq!(
-            value(reply(&head, "r", Content::Folded)).as_ref(),
-            b"application/json"
-        );
-    }
-
-    #[test]
-    fn an_event_stream_is_declared_by_its_media_type() {
-        let mut head = HeaderMap::new();
-        assert!(!declare_event_stream(&head));
-        for (value, declares) in [
-            ("text/event-stream", true),
-            ("Text/Event-Stream ; charset=utf-8", true),
-            ("text/event-streams", false),
-            ("application/json", false),
-        ] {
-            head.insert("content-type", HeaderValue::from_static(value));
-            assert_eq!(declare_event_stream(&head), declares, "{value}");
-        }
-    }
-
-    #[test]
-    fn lengths_and_encodings_of_the_upstream_hop_do_not_go_down() {
-        let mut head = HeaderMap::new();
-        for name in [
-            "content-length",
-            "content-encoding",
-            "transfer-encoding",
-            "connection",
-            "set-cookie",
-        ] {
-            head.insert(name, HeaderValue::from_static("x"));
-        }
-        head.insert("x-ratelimit-remaining", HeaderValue::from_static("3"));
-        assert_eq!(down(&head).len(), 1);
-    }
-}
+mod tests;

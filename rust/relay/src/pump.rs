@@ -72,7 +72,7 @@ pub(crate) struct Client<'a> {
     pub(crate) director: &'a mut dyn Director,
     /// The upstream's.
     pub(crate) status: StatusCode,
-    /// The upstream's; none once the reply has begun: they hold on to the whole read that they came in.
+    /// Those of the upstream's that the client gets; none once the reply has begun: they hold on to the whole read that they came in.
     pub(crate) headers: HeaderMap,
     pub(crate) request_id: &'a str,
     pub(crate) keepalive: &'a mut KeepAlive,

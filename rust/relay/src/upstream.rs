@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
 use crate::dial::Dial;
+use crate::headers;
 use crate::pool::PoolLimits;
 
 /// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the client asked for.
@@ -110,6 +111,10 @@ pub struct UpstreamSettings {
     pub streaming: Streaming,
     /// Pass the client's own `Authorization` on.
     pub forward_authorization: bool,
+    /// Names of the client's headers that are passed on beside those that always are.
+    pub forward_headers: Vec<String>,
+    /// Names of its replies' headers that clients get beside those that they always do.
+    pub reply_headers: Vec<String>,
     /// HTTP/2: by ALPN over TLS, with prior knowledge without.
     pub http2: bool,
     /// A Unix socket to connect to, whatever the host of the base URL.
@@ -140,6 +145,8 @@ impl Default for UpstreamSettings {
             ask_usage: true,
             streaming: Streaming::Auto,
             forward_authorization: false,
+            forward_headers: Vec::new(),
+            reply_headers: Vec::new(),
             http2: false,
             socket: None,
             ca_file: None,
@@ -157,6 +164,8 @@ pub enum UpstreamError {
     BaseUrl(String),
     /// A header has an illegal name or value; the value is not repeated.
     Header(String),
+    /// A header that never crosses the gateway is to be passed on.
+    Crossing(String),
     /// The certificate file cannot be read.
     CaFile(String),
     /// Our own certificate or its key cannot be read, or they are no pair.
@@ -169,6 +178,9 @@ impl std::fmt::Display for UpstreamError {
             UpstreamError::BaseUrl(url) => write!(f, "'{url}' is not an http or https URL"),
             UpstreamError::Header(name) => {
                 write!(f, "header '{name}' has an illegal name or value")
+            }
+            UpstreamError::Crossing(name) => {
+                write!(f, "header '{name}' cannot be passed on")
             }
             UpstreamError::CaFile(why) => write!(f, "the certificate file cannot be used: {why}"),
             UpstreamError::ClientCertificate(why) => {
@@ -196,6 +208,8 @@ pub struct Upstream {
     pub(crate) ask_usage: bool,
     pub(crate) streaming: Streaming,
     pub(crate) forward_authorization: bool,
+    pub(crate) forward_headers: Vec<HeaderName>,
+    pub(crate) reply_headers: Vec<HeaderName>,
     pub(crate) client: Client,
 }
 
@@ -225,6 +239,8 @@ impl Upstream {
             value.set_sensitive(true);
             headers.append(name, value);
         }
+        let forward_headers = names(&settings.forward_headers, headers::may_go_up)?;
+        let reply_headers = names(&settings.reply_headers, headers::may_go_down)?;
         let tls = tls_config(&settings)?;
         Ok(Self {
             name: name.into(),
@@ -240,9 +256,28 @@ impl Upstream {
             ask_usage: settings.ask_usage,
             streaming: settings.streaming,
             forward_authorization: settings.forward_authorization,
+            forward_headers,
+            reply_headers,
             client: client(&settings, tls, uri),
         })
     }
+}
+
+fn names(
+    of: &[String],
+    may_cross: impl Fn(&HeaderName) -> bool,
+) -> Result<Vec<HeaderName>, UpstreamError> {
+    of.iter()
+        .map(|name| {
+            let parsed: HeaderName = name
+                .parse()
+                .map_err(|_| UpstreamError::Header(name.clone()))?;
+            match may_cross(&parsed) {
+                true => Ok(parsed),
+                false => Err(UpstreamError::Crossing(name.clone())),
+            }
+        })
+        .collect()
 }
 
 fn tls_config(settings: &UpstreamSettings) -> Result<ClientConfig, UpstreamError> {

@@ -1,0 +1,227 @@
+use super::*;
+use crate::upstream::{UpstreamError, UpstreamSettings};
+
+fn pairs(pairs: &[(&'static str, &'static str)]) -> HeaderList {
+    pairs
+        .iter()
+        .map(|(n, v)| {
+            (
+                Bytes::from_static(n.as_bytes()),
+                Bytes::from_static(v.as_bytes()),
+            )
+        })
+        .collect()
+}
+
+fn upstream(forward_authorization: bool) -> Upstream {
+    let settings = UpstreamSettings {
+        base_url: "http://127.0.0.1:1/v1".to_owned(),
+        headers: pairs(&[("x-org", "ours")]),
+        forward_authorization,
+        forward_headers: vec!["X-Tenant".to_owned(), "x-api-key".to_owned()],
+        reply_headers: vec!["X-Region".to_owned()],
+        ..UpstreamSettings::default()
+    };
+    Upstream::new("u", settings).unwrap()
+}
+
+fn names(headers: &HeaderMap) -> Vec<&str> {
+    let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn only_what_is_named_goes_up() {
+    let client = pairs(&[
+        ("accept", "text/event-stream"),
+        ("accept-encoding", "gzip"),
+        ("anthropic-beta", "b"),
+        ("authorization", "Bearer secret"),
+        ("connection", "close, tracestate"),
+        ("content-length", "12"),
+        ("cookie", "a=b"),
+        ("forwarded", "for=10.0.0.1"),
+        ("host", "gateway"),
+        ("idempotency-key", "i"),
+        ("OpenAI-Organization", "theirs"),
+        ("openai-project", "theirs"),
+        ("referer", "https://intra"),
+        ("te", "trailers"),
+        ("traceparent", "00-1-2-01"),
+        ("tracestate", "listed by the connection"),
+        ("x-api-key", "configured"),
+        ("x-b3-sampled", "1"),
+        ("X-Forwarded-Access-Token", "secret"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-org", "theirs"),
+        ("x-request-id", "spoofed"),
+        ("X-Stainless-Lang", "python"),
+        ("x-tenant", "t"),
+        ("x-other", "o"),
+    ]);
+    let headers = up(&client, &upstream(false), "req-1");
+    let expected = [
+        "accept",
+        "accept-encoding",
+        "anthropic-beta",
+        "content-type",
+        "idempotency-key",
+        "traceparent",
+        "x-api-key",
+        "x-b3-sampled",
+        "x-org",
+        "x-request-id",
+        "x-stainless-lang",
+        "x-tenant",
+    ];
+    assert_eq!(names(&headers), expected);
+    assert_eq!(headers["x-org"], "ours");
+    assert_eq!(headers["x-request-id"], "req-1");
+    assert_eq!(headers["accept-encoding"], "identity");
+}
+
+#[test]
+fn an_account_is_chosen_by_whoevers_key_it_is() {
+    let key = ("authorization", "Bearer theirs");
+    let account = [("openai-organization", "org"), ("openai-project", "p")];
+    let headers = up(&pairs(&[account[0], key, account[1]]), &upstream(true), "r");
+    assert_eq!(headers["authorization"], "Bearer theirs");
+    assert_eq!(headers["openai-organization"], "org");
+    assert_eq!(headers["openai-project"], "p");
+    for (client, forwards) in [(&[account[0], key][..], false), (&account, true)] {
+        let headers = up(&pairs(client), &upstream(forwards), "r");
+        let made = [
+            "accept-encoding",
+            "content-type",
+            "traceparent",
+            "x-org",
+            "x-request-id",
+        ];
+        assert_eq!(names(&headers), made);
+    }
+}
+
+#[test]
+fn only_what_is_named_goes_down() {
+    let mut head = HeaderMap::new();
+    for name in [
+        "access-control-allow-origin",
+        "alt-svc",
+        "anthropic-organization-id",
+        "anthropic-ratelimit-tokens-reset",
+        "cf-ray",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "openai-organization",
+        "openai-processing-ms",
+        "request-id",
+        "retry-after",
+        "server",
+        "set-cookie",
+        "strict-transport-security",
+        "transfer-encoding",
+        "via",
+        "x-other",
+        "x-ratelimit-remaining-tokens",
+        "x-region",
+        "x-request-id",
+        "x-should-retry",
+    ] {
+        head.insert(name, HeaderValue::from_static("x"));
+    }
+    head.insert("connection", HeaderValue::from_static("close, cf-ray"));
+    let expected = [
+        "anthropic-ratelimit-tokens-reset",
+        "content-type",
+        "openai-processing-ms",
+        "request-id",
+        "retry-after",
+        "x-ratelimit-remaining-tokens",
+        "x-region",
+        "x-should-retry",
+    ];
+    assert_eq!(names(&down(&head, &upstream(false))), expected);
+}
+
+#[test]
+fn nothing_of_the_connection_or_of_the_gateways_own_can_be_named() {
+    let made = |up: &str, down: &str| {
+        let settings = UpstreamSettings {
+            base_url: "http://127.0.0.1:1/v1".to_owned(),
+            forward_headers: vec![up.to_owned()],
+            reply_headers: vec![down.to_owned()],
+            ..UpstreamSettings::default()
+        };
+        Upstream::new("u", settings).map(drop)
+    };
+    assert_eq!(made("x-up", "x-down"), Ok(()));
+    let crossing = |name: &str| Err(UpstreamError::Crossing(name.to_owned()));
+    for name in HOP_BY_HOP.iter().chain(&NEVER_UP) {
+        assert_eq!(made(name, "x-down"), crossing(name));
+    }
+    let cors = "Access-Control-Allow-Origin";
+    for name in HOP_BY_HOP.iter().chain(&NEVER_DOWN).chain([&cors]) {
+        assert_eq!(made("x-up", name), crossing(name));
+    }
+    let bad = Err(UpstreamError::Header("no name".to_owned()));
+    assert_eq!(made("no name", "x-down"), bad);
+}
+
+#[test]
+fn the_content_type_follows_the_body() {
+    let mut head = HeaderMap::new();
+    head.insert("content-type", HeaderValue::from_static("application/json"));
+    let value = |headers: HeaderList| {
+        headers
+            .iter()
+            .find(|(n, _)| n.as_ref() == b"content-type")
+            .map(|(_, v)| v.clone())
+            .unwrap()
+    };
+    assert!(value(reply(&head, "r", Content::EventStream)).starts_with(b"text/event-stream"));
+    assert_eq!(
+        value(reply(&head, "r", Content::Document)).as_ref(),
+        b"application/json"
+    );
+    head.insert(
+        "content-type",
+        HeaderValue::from_static("text/event-stream"),
+    );
+    assert_eq!(
+        value(reply(&head, "r", Content::Document)).as_ref(),
+        b"application/json"
+    );
+    head.insert("content-type", HeaderValue::from_static("text/html"));
+    assert_eq!(
+        value(reply(&head, "r", Content::Document)).as_ref(),
+        b"application/json"
+    );
+    let lines = HeaderValue::from_static("application/x-NDJSON; charset=utf-8");
+    head.insert("content-type", lines.clone());
+    assert_eq!(
+        value(reply(&head, "r", Content::Document)).as_ref(),
+        lines.as_bytes()
+    );
+    assert_eq!(
+        value(reply(&head, "r", Content::Folded)).as_ref(),
+        b"application/json"
+    );
+}
+
+#[test]
+fn an_event_stream_is_declared_by_its_media_type() {
+    let mut head = HeaderMap::new();
+    assert!(!declare_event_stream(&head));
+    for (value, declares) in [
+        ("text/event-stream", true),
+        ("Text/Event-Stream ; charset=utf-8", true),
+        ("text/event-streams", false),
+        ("application/json", false),
+    ] {
+        head.insert("content-type", HeaderValue::from_static(value));
+        assert_eq!(declare_event_stream(&head), declares, "{value}");
+    }
+}
