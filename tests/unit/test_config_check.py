@@ -3,13 +3,14 @@
 import copy
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from sluicegate._core import Upstream
+from sluicegate._core import Deadlines, Upstream
 from sluicegate.config import Config, Report, check_file, json_schema, load_data, load_file
 from sluicegate.errors import ConfigurationError, ConfigurationFault, Error
 
@@ -147,6 +148,13 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("server.max_body_bytes", 0, "should be greater than or equal to 1"),
         ("server.drain_seconds", 0, "should be greater than 0"),
         ("server.drain_seconds", float("inf"), "should be a finite number"),
+        ("server.drain_seconds", 2592001, "should be less than or equal to 2592000"),
+        ("server.max_body_bytes", 2**30 + 1, "should be less than or equal to 1073741824"),
+        ("server.disconnect_drain.bytes", 2**40 + 1, "should be less than or equal to 1099511627776"),
+        ("upstreams.local.deadlines.total", 1e19, "should be less than or equal to 2592000"),
+        ("upstreams.local.pool_max_idle", 10**6 + 1, "should be less than or equal to 1000000"),
+        ("responses.retention_seconds", 1e10, "should be less than or equal to 315360000"),
+        ("prices.tiny.tiers", [{"above": 10**13}], None),
         ("server", None, "should be a mapping"),
         ("server", [], "should be a mapping"),
         ("server.client_buffer_bytes", 1000, "should be greater than or equal to 131072"),
@@ -447,6 +455,36 @@ def test_the_schema_lets_through_what_the_check_lets_through() -> None:
     assert kinds == {"reference", "array", "object"}
     assert {form["type"] for form in definitions["RouteConfig"]["anyOf"]} == {"string", "object"}
     assert definitions["KeyConfig"]["properties"]["key"]["writeOnly"] is True
+
+
+def numbers(part: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(part, dict):
+        if part.get("type") in ("number", "integer"):
+            yield ".".join(path), part
+        for name, value in part.items():
+            yield from numbers(value, (*path, name))
+    elif isinstance(part, list):
+        for value in part:
+            yield from numbers(value, path)
+
+
+def test_every_number_has_bounds() -> None:
+    found = list(numbers(json_schema()))
+    assert len(found) > 30
+    without = {path for path, schema in found if "maximum" not in schema}
+    # A price neither becomes a time nor a size, and its digits are bounded.
+    assert all(".PriceConfig." in path or ".TierConfig." in path for path in without), without
+    assert all("minimum" in schema or "exclusiveMinimum" in schema for _, schema in found)
+
+
+@pytest.mark.parametrize("value", [1e19, 1e300, 2592001.0, float("inf"), float("nan"), -1.0])
+def test_the_relay_refuses_what_is_no_time(value: float) -> None:
+    for made in (
+        lambda: Deadlines(total=value),
+        lambda: Upstream("local", "http://127.0.0.1:1", pool_idle_seconds=value),
+    ):
+        with pytest.raises(ValueError, match="is not between 0 and 2592000 seconds"):
+            made()
 
 
 def test_the_schema_is_json_without_pydantic_leftovers() -> None:

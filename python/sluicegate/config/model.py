@@ -22,18 +22,22 @@ from pydantic_core import CoreSchema
 
 from sluicegate.config.values import (
     BaseUrl,
+    Bytes,
     ClientBuffer,
     Count,
     ExistingFile,
     ForwardedHeaders,
+    MemoryBytes,
     Name,
     Port,
     Positive,
     ReplyHeaders,
+    Retention,
     RoutePart,
     Seconds,
     Secret,
     SecretHeaders,
+    Tokens,
     UpstreamName,
     UsdPerMillion,
     Workers,
@@ -88,7 +92,7 @@ class DisconnectDrainConfig(Section):
     """How far replies are read on after their clients have left, where a route drains."""
 
     seconds: Seconds = Field(default=60.0, description="The upstream's own deadlines run as well.")
-    bytes: Positive = Field(default=16 * 1024 * 1024, description="Of one reply, after its client has left.")
+    bytes: Bytes = Field(default=16 * 1024 * 1024, description="Of one reply, after its client has left.")
     replies: Count = Field(default=100, description="At once, in each worker.")
 
 
@@ -115,13 +119,13 @@ class ServerConfig(Section):
         description="auto: HTTP/1.1 and HTTP/2, by ALPN with TLS, else by how the client begins.",
     )
     tls: TlsConfig | None = Field(default=None, description="null: no TLS.")
-    max_body_bytes: Positive = Field(
+    max_body_bytes: MemoryBytes = Field(
         default=64 * 1024 * 1024, description="Of a request; a larger one is answered with 413."
     )
-    max_event_bytes: Positive = Field(
+    max_event_bytes: MemoryBytes = Field(
         default=16 * 1024 * 1024, description="Of one event in an upstream's stream."
     )
-    max_reply_bytes: Positive = Field(
+    max_reply_bytes: MemoryBytes = Field(
         default=64 * 1024 * 1024, description="Of one JSON reply that must be held whole."
     )
     client_buffer_bytes: ClientBuffer = Field(
@@ -374,7 +378,7 @@ class _Rates(Section):
 class TierConfig(_Rates):
     """Long context: prices of a whole request with more input than `above`. What is left out stays."""
 
-    above: Positive = Field(description="Input tokens, cached ones included.")
+    above: Tokens = Field(description="Input tokens, cached ones included.")
     input: UsdPerMillion | None = None
 
 
@@ -413,11 +417,11 @@ class StoreConfig(Section):
     url: Secret | None = Field(
         default=None, description="postgresql://user:password@host/database, in place of the file."
     )
-    retention_seconds: Seconds = Field(default=30 * 24 * 3600.0, description="How long a response is kept.")
-    max_bytes: Positive = Field(
+    retention_seconds: Retention = Field(default=30 * 24 * 3600.0, description="How long a response is kept.")
+    max_bytes: Bytes = Field(
         default=4 * 1024**3, description="Of all that is kept; past it the oldest responses go."
     )
-    max_response_bytes: Positive = Field(
+    max_response_bytes: MemoryBytes = Field(
         default=64 * 1024**2, description="Of one response; a background one that grows past it fails."
     )
     concurrency: Positive = Field(default=64, description="Background responses at once, in each worker.")

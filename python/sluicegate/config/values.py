@@ -32,6 +32,10 @@ _NEVER_DOWN = (
 )
 
 
+_DAY = 24 * 3600
+_MIB = 1024**2
+
+
 def fault(kind: str, message: str, hint: str) -> PydanticCustomError:
     """What a validator raises; neither text may repeat the value, which may be a secret."""
     # The hint rides in the context, where `config.check` finds it.
@@ -157,11 +161,19 @@ Secret = Annotated[SecretStr, AfterValidator(_secret)]
 SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 ForwardedHeaders = Annotated[tuple[str, ...], AfterValidator(_forwarded_headers)]
 ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
+# Every number that becomes a time, a size or a count has an end: none may overflow where it is added to
+# another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.
+Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Retention = Annotated[float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_bool)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
+Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_no_bool)]
+# Read, or on a disk.
+Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(_no_bool)]
+# Held in memory, for one request.
+MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bool)]
 # Below it the parts of which the server needs a whole one (a request's head) would be all there is.
-ClientBuffer = Annotated[int, Field(ge=128 * 1024), BeforeValidator(_no_bool)]
+ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(_no_bool)]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
 Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.

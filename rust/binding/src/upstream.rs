@@ -31,11 +31,19 @@ pub(crate) fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
         .collect()
 }
 
+/// The longest duration: what is meant to be for ever is None.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 pub(crate) fn seconds(name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
     value
         .map(|value| {
             Duration::try_from_secs_f64(value)
-                .map_err(|_| PyValueError::new_err(format!("{name} is not a duration in seconds")))
+                .ok()
+                .filter(|duration| *duration <= LONGEST)
+                .ok_or_else(|| {
+                    let longest = LONGEST.as_secs();
+                    PyValueError::new_err(format!("{name} is not between 0 and {longest} seconds"))
+                })
         })
         .transpose()
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::fault::FaultKind;
 
-/// How long an upstream may take. `None`: as long as it likes.
+/// How long an upstream may take. `None`, and what is past the clock's end: as long as it likes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deadlines {
     /// Until a connection stands, TLS included.
@@ -34,22 +34,20 @@ pub(crate) struct Progress {
 impl Deadlines {
     /// The deadline that fires next, and the fault it is.
     pub(crate) fn next(&self, progress: &Progress) -> Option<(Instant, FaultKind)> {
-        let first_byte = self
-            .first_byte
-            .filter(|_| progress.first_byte.is_none())
-            .map(|d| (progress.started + d, FaultKind::FirstByteTimeout));
+        let due = |from: Instant, limit: Option<Duration>, kind| {
+            limit
+                .and_then(|limit| from.checked_add(limit))
+                .map(|at| (at, kind))
+        };
+        let started = progress.started;
+        let first_byte = self.first_byte.filter(|_| progress.first_byte.is_none());
+        let first_byte = due(started, first_byte, FaultKind::FirstByteTimeout);
         let token = match progress.last_token {
             _ if !progress.streaming => None,
-            None => self
-                .first_token
-                .map(|d| (progress.started + d, FaultKind::FirstTokenTimeout)),
-            Some(last) => self
-                .between_tokens
-                .map(|d| (last + d, FaultKind::BetweenTokensTimeout)),
+            None => due(started, self.first_token, FaultKind::FirstTokenTimeout),
+            Some(last) => due(last, self.between_tokens, FaultKind::BetweenTokensTimeout),
         };
-        let total = self
-            .total
-            .map(|d| (progress.started + d, FaultKind::TotalTimeout));
+        let total = due(started, self.total, FaultKind::TotalTimeout);
         [first_byte, token, total]
             .into_iter()
             .flatten()
@@ -60,10 +58,8 @@ impl Deadlines {
     pub(crate) fn wake(&self, progress: &Progress, now: Instant) -> Option<Instant> {
         let next = self.next(progress).map(|(at, _)| at);
         // The only one that does not count from the start.
-        [next, self.between_tokens.map(|d| now + d)]
-            .into_iter()
-            .flatten()
-            .min()
+        let between_tokens = self.between_tokens.and_then(|limit| now.checked_add(limit));
+        [next, between_tokens].into_iter().flatten().min()
     }
 }
 
@@ -187,5 +183,32 @@ mod tests {
             streaming: false,
         };
         assert_eq!(deadlines.next(&progress), None);
+    }
+
+    #[test]
+    fn what_is_past_the_clocks_end_never_fires() {
+        let started = Instant::now();
+        let mut progress = Progress {
+            started,
+            first_byte: None,
+            last_token: None,
+            streaming: true,
+        };
+        let for_ever = Some(Duration::MAX);
+        let mut deadlines = Deadlines {
+            connect: for_ever,
+            first_byte: for_ever,
+            first_token: for_ever,
+            between_tokens: for_ever,
+            total: for_ever,
+        };
+        for last_token in [None, Some(started)] {
+            progress.last_token = last_token;
+            assert_eq!(deadlines.next(&progress), None);
+            assert_eq!(deadlines.wake(&progress, started), None);
+        }
+        deadlines.total = seconds(3);
+        let due = started + Duration::from_secs(3);
+        assert_eq!(deadlines.wake(&progress, started), Some(due));
     }
 }

@@ -480,7 +480,7 @@ impl Session {
             () = read => {}
             () = self.control.left() => return Err(Attempt::Left),
             () = self.shared.closing.cancelled() => {}
-            () = sleep_until(limit.map(|limit| started + limit)) => {}
+            () = sleep_until(limit.and_then(|limit| started.checked_add(limit))) => {}
         }
         fault.body = collected.into();
         Ok(fault)

@@ -32,7 +32,7 @@ impl KeepAlive {
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.every.map(|every| self.last + every)
+        self.every.and_then(|every| self.last.checked_add(every))
     }
 
     /// The client was sent something.

@@ -50,7 +50,8 @@ impl Drop for Place {
 }
 
 struct Departed {
-    until: Instant,
+    /// None: past the clock's end.
+    until: Option<Instant>,
     bytes_left: u64,
     _place: Place,
 }
@@ -84,7 +85,7 @@ impl Leaving {
             return false;
         }
         self.departed = Place::take(&self.shared, self.limits.replies).map(|place| Departed {
-            until: Instant::now() + self.limits.time,
+            until: Instant::now().checked_add(self.limits.time),
             bytes_left: self.limits.bytes,
             _place: place,
         });
@@ -98,7 +99,7 @@ impl Leaving {
 
     /// Until when the upstream may be read on.
     pub(crate) fn until(&self) -> Option<Instant> {
-        self.departed.as_ref().map(|departed| departed.until)
+        self.departed.as_ref().and_then(|departed| departed.until)
     }
 
     /// Note `bytes` more of the reply: whether that many may still be read.

@@ -426,6 +426,39 @@ fn a_client_that_does_not_read_stops_the_reading_of_its_upstream() {
 }
 
 #[test]
+fn times_past_the_clocks_end_never_come() {
+    let server = upstream(|_| {
+        vec![
+            Answer::Write(stream(&[chat_chunk("a", "null")])),
+            Answer::Wait(Duration::from_millis(100)),
+            Answer::Write(finished().concat().into_bytes()),
+            Answer::Close,
+        ]
+    });
+    let for_ever = Some(Duration::MAX);
+    for leaves in [false, true] {
+        let mut setup = Setup::streaming(&server);
+        setup.deadlines = Deadlines {
+            connect: for_ever,
+            first_byte: for_ever,
+            first_token: for_ever,
+            between_tokens: for_ever,
+            total: for_ever,
+        };
+        setup.keepalive = for_ever;
+        setup.leave_after_first_frame = leaves;
+        setup.drain = Some(DrainLimits {
+            time: Duration::MAX,
+            ..DrainLimits::default()
+        });
+        let seen = setup.run();
+        assert!(seen.outcome.fault.is_none());
+        assert_eq!(seen.outcome.client_left, leaves);
+        assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
+    }
+}
+
+#[test]
 fn closing_the_relay_ends_what_runs() {
     let server = upstream(|_| {
         vec![
