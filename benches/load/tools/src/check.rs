@@ -48,7 +48,10 @@ impl Wrongs {
 /// What one line of an event stream was.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Line {
-    Token,
+    /// `sent`: by `script::clock`; None where the mark cannot be read.
+    Token {
+        sent: Option<u64>,
+    },
     OtherData,
     NoData,
 }
@@ -121,8 +124,9 @@ impl Check {
             return Line::OtherData;
         }
         if let Some(position) = self.prefix.find(payload) {
-            self.token(&payload[position..]);
-            return Line::Token;
+            return Line::Token {
+                sent: self.token(&payload[position..]),
+            };
         }
         match serde_json::from_slice::<Value>(payload) {
             Ok(value) if value.get("error").is_none_or(Value::is_null) => self.object(&value),
@@ -131,19 +135,22 @@ impl Check {
         Line::OtherData
     }
 
-    fn token(&mut self, mark: &[u8]) {
-        match read_mark(mark) {
-            Some((tag, number)) if tag == self.expectation.tag => {
-                if number < self.next {
+    /// When the token was sent.
+    fn token(&mut self, mark: &[u8]) -> Option<u64> {
+        let mark = read_mark(mark);
+        match mark {
+            Some(mark) if mark.tag == self.expectation.tag => {
+                if mark.number < self.next {
                     self.wrongs.doubled += 1;
                 } else {
-                    self.wrongs.lost += u64::from(number - self.next);
-                    self.next = number + 1;
+                    self.wrongs.lost += u64::from(mark.number - self.next);
+                    self.next = mark.number + 1;
                 }
             }
             Some(_) => self.wrongs.foreign += 1,
             None => self.wrongs.unreadable += 1,
         }
+        mark.map(|mark| mark.sent)
     }
 
     fn object(&mut self, value: &Value) {
@@ -165,7 +172,9 @@ impl Check {
     /// A whole JSON reply, which holds the script's token 0.
     pub(crate) fn document(&mut self, body: &[u8]) {
         match self.prefix.find(body) {
-            Some(position) => self.token(&body[position..]),
+            Some(position) => {
+                self.token(&body[position..]);
+            }
             None => self.wrongs.lost += 1,
         }
         self.next = self.next.max(self.expectation.tokens);
@@ -223,7 +232,9 @@ mod tests {
         let mut check = Check::new(EXPECTATION);
         let mut tokens = 0;
         for piece in stream.as_bytes().chunks(step) {
-            check.feed(piece, |line| tokens += usize::from(line == Line::Token));
+            check.feed(piece, |line| {
+                tokens += usize::from(matches!(line, Line::Token { sent: Some(_) }))
+            });
         }
         (check.settle(), tokens)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::check::{Check, Expectation, Line};
 use crate::http::{Malformed, response_head};
 use crate::load::Totals;
+use crate::script;
 
 const READ_SIZE: usize = 64 * 1024;
 
@@ -44,6 +45,9 @@ pub(crate) struct Client {
     address: SocketAddr,
     request: Vec<u8>,
     stream: bool,
+    /// No exchange comes after this one: the request is dropped once it is sent, since thousands of large ones
+    /// would fill the machine whose memory is measured.
+    last: bool,
     connection: Option<TcpStream>,
     input: Vec<u8>,
     check: Check,
@@ -67,10 +71,16 @@ impl Client {
             address,
             request,
             stream,
+            last: false,
             connection: None,
             input: Vec::new(),
             check: Check::new(expectation),
         }
+    }
+
+    /// Says that the next exchange is the last one on a connection that served none before.
+    pub(crate) fn only_once(&mut self) {
+        self.last = true;
     }
 
     /// One request and its reply. A reused connection that was closed meanwhile is replaced once.
@@ -111,6 +121,9 @@ impl Client {
             .write_all(&self.request)
             .await
             .map_err(|error| stale_or_broken(&error, true))?;
+        if self.last {
+            self.request = Vec::new();
+        }
         let head = loop {
             if let Some(head) = response_head(&self.input).map_err(Failure::Malformed)? {
                 break head;
@@ -165,13 +178,14 @@ impl Client {
         totals: &Totals,
     ) -> Result<(), Failure> {
         loop {
-            let now = Instant::now();
+            let (now, clock) = (Instant::now(), script::clock());
             let input = std::mem::take(&mut self.input);
             let mut rest = input.as_slice();
             while !rest.is_empty() && !body.done() {
                 let run = body.take(&mut rest).map_err(Failure::Malformed)?;
                 totals.received(run.len());
-                self.check.feed(run, |line| times.event(line, now, totals));
+                self.check
+                    .feed(run, |line| times.event(line, now, clock, totals));
             }
             self.input = input;
             self.input.clear();
@@ -225,13 +239,15 @@ impl Client {
 }
 
 impl Times {
-    fn event(&mut self, line: Line, now: Instant, totals: &Totals) {
+    /// `now` and `clock` are the same moment, that at which the event's end was read.
+    fn event(&mut self, line: Line, now: Instant, clock: u64, totals: &Totals) {
         if self.first.is_none() {
             self.first = Some(now);
             totals.opened_first(now - self.begun);
         }
-        if line == Line::Token {
-            totals.token(self.token.map(|previous| now - previous));
+        if let Line::Token { sent } = line {
+            let transit = sent.map(|sent| Duration::from_nanos(clock.saturating_sub(sent)));
+            totals.token(self.token.map(|previous| now - previous), transit);
             self.token = Some(now);
         }
     }

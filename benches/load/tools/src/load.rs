@@ -12,7 +12,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use crate::check::Wrongs;
 use crate::client::Client;
 use crate::histogram::Histogram;
-use crate::plan::Plan;
+use crate::plan::{Plan, Probes};
 
 /// What all connections together have seen so far.
 pub(crate) struct Totals {
@@ -24,13 +24,18 @@ pub(crate) struct Totals {
     wrongs: RefCell<Wrongs>,
     failures: RefCell<BTreeMap<String, u64>>,
     first: RefCell<Histogram>,
+    transits: RefCell<Histogram>,
+    /// Whether transits are recorded: in a plan with a window, only between its marks.
+    in_window: Cell<bool>,
     gaps: RefCell<Histogram>,
     durations: RefCell<Histogram>,
 }
 
 impl Totals {
-    fn new() -> Self {
+    fn new(in_window: bool) -> Self {
         Self {
+            in_window: Cell::new(in_window),
+            transits: RefCell::new(Histogram::new()),
             tokens: Cell::new(0),
             bytes: Cell::new(0),
             opened: Cell::new(0),
@@ -55,9 +60,12 @@ impl Totals {
         self.first.borrow_mut().record(after);
     }
 
-    /// A token arrived, this long after the one before it.
-    pub(crate) fn token(&self, gap: Option<Duration>) {
+    /// A token arrived, this long after the one before it, and this long after the mock wrote it.
+    pub(crate) fn token(&self, gap: Option<Duration>, transit: Option<Duration>) {
         self.tokens.set(self.tokens.get() + 1);
+        if let Some(transit) = transit.filter(|_| self.in_window.get()) {
+            self.transits.borrow_mut().record(transit);
+        }
         if let Some(gap) = gap {
             self.gaps.borrow_mut().record(gap);
         }
@@ -84,13 +92,20 @@ impl Totals {
 
 /// Carries out the plan; writes marks and the result to `output`, one JSON object a line.
 pub(crate) async fn run(plan: Plan, output: &mut impl Write) -> io::Result<()> {
-    let totals = Rc::new(Totals::new());
+    let totals = Rc::new(Totals::new(plan.window_seconds <= 0.0));
+    let probed = Rc::new(Totals::new(false));
     let begun = Instant::now();
-    let connections: Vec<_> = (0..plan.connections)
+    let mut connections: Vec<_> = (0..plan.connections)
         .map(|tag| {
             tokio::task::spawn_local(connection(plan.clone(), tag, begun, Rc::clone(&totals)))
         })
         .collect();
+    if let Some(probes) = &plan.probes {
+        connections.extend((0..probes.connections).map(|number| {
+            let (totals, probed) = (Rc::clone(&totals), Rc::clone(&probed));
+            tokio::task::spawn_local(probe(plan.clone(), probes.clone(), number, totals, probed))
+        }));
+    }
     let aborts: Vec<_> = connections
         .iter()
         .map(tokio::task::JoinHandle::abort_handle)
@@ -115,7 +130,7 @@ pub(crate) async fn run(plan: Plan, output: &mut impl Write) -> io::Result<()> {
         totals.failed("unfinished at the time limit".to_owned());
     }
     finished.unwrap_or(Ok(()))?;
-    result(&totals, begun.elapsed(), output)
+    result(&totals, &probed, begun.elapsed(), output)
 }
 
 async fn connection(plan: Plan, tag: u32, begun: Instant, totals: Rc<Totals>) {
@@ -124,6 +139,9 @@ async fn connection(plan: Plan, tag: u32, begun: Instant, totals: Rc<Totals>) {
     }
     let (request, expectation) = plan.request(tag);
     let mut client = Client::new(plan.address, request, plan.stream, expectation);
+    if plan.exchanges == 1 {
+        client.only_once();
+    }
     for _ in 0..plan.exchanges {
         if begun.elapsed().as_secs_f64() >= plan.seconds {
             return;
@@ -132,6 +150,31 @@ async fn connection(plan: Plan, tag: u32, begun: Instant, totals: Rc<Totals>) {
             totals.failed(failure.to_string());
             // A proxy that refuses would otherwise be asked a million times.
             sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// One connection of probes. `totals` says when the window is; what the probes see goes to `probed`.
+async fn probe(plan: Plan, probes: Probes, number: u32, totals: Rc<Totals>, probed: Rc<Totals>) {
+    if plan.window_seconds <= 0.0 {
+        return;
+    }
+    let (request, expectation) = plan.probing(&probes).request(plan.connections + number);
+    let mut client = Client::new(plan.address, request, plan.stream, expectation);
+    while !totals.in_window.get() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let begun = Instant::now();
+    let every = probes.every_seconds;
+    let phase = every * f64::from(number) / f64::from(probes.connections);
+    for turn in 0u32.. {
+        let due = begun + Duration::from_secs_f64(phase + every * f64::from(turn));
+        sleep_until(due.into()).await;
+        if !totals.in_window.get() {
+            return;
+        }
+        if let Err(failure) = client.exchange(&probed).await {
+            probed.failed(failure.to_string());
         }
     }
 }
@@ -150,7 +193,9 @@ async fn window(
     }
     sleep(Duration::from_secs_f64(plan.settle_seconds)).await;
     mark("window_start", totals, begun, output)?;
+    totals.in_window.set(true);
     sleep(Duration::from_secs_f64(plan.window_seconds)).await;
+    totals.in_window.set(false);
     mark("window_end", totals, begun, output)
 }
 
@@ -165,7 +210,17 @@ fn mark(name: &str, totals: &Totals, begun: Instant, output: &mut impl Write) ->
     output.flush()
 }
 
-fn result(totals: &Totals, elapsed: Duration, output: &mut impl Write) -> io::Result<()> {
+fn result(
+    totals: &Totals,
+    probed: &Totals,
+    elapsed: Duration,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    totals.wrong(&probed.wrongs.borrow());
+    for (reason, count) in probed.failures.borrow().iter() {
+        let mut failures = totals.failures.borrow_mut();
+        *failures.entry(format!("probe: {reason}")).or_default() += count;
+    }
     let seconds = elapsed.as_secs_f64();
     #[expect(clippy::cast_precision_loss)]
     let rate = |count: u64| count as f64 / seconds;
@@ -182,6 +237,8 @@ fn result(totals: &Totals, elapsed: Duration, output: &mut impl Write) -> io::Re
         "wrongs": *totals.wrongs.borrow(),
         "failures": *totals.failures.borrow(),
         "first_event_ms": totals.first.borrow().summary(),
+        "probe_first_event_ms": probed.first.borrow().summary(),
+        "transit_ms": totals.transits.borrow().summary(),
         "gap_ms": totals.gaps.borrow().summary(),
         "duration_ms": totals.durations.borrow().summary(),
     });
@@ -266,6 +323,8 @@ mod tests {
         assert_eq!((wrongs(result), &result["failures"]), (0, &json!({})));
         assert_eq!(result["gap_ms"]["count"], 24);
         assert_eq!(result["first_event_ms"]["count"], 6);
+        assert_eq!(result["transit_ms"]["count"], 30);
+        assert_eq!(result["probe_first_event_ms"], Value::Null);
     }
 
     #[test]
@@ -301,6 +360,39 @@ mod tests {
     }
 
     #[test]
+    fn probes_begin_in_the_window_and_transits_are_counted_there() {
+        let changes = json!({
+            "exchanges": 1, "tokens": 60, "rate": 100.0, "window_seconds": 0.2,
+            "probes": {"connections": 2, "tokens": 1, "every_seconds": 0.02},
+        });
+        let lines = carry_out(upstream, changes);
+        let [start, end, result] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        assert_eq!((wrongs(result), &result["failures"]), (0, &json!({})));
+        let in_window = end["tokens"].as_u64().unwrap() - start["tokens"].as_u64().unwrap();
+        assert_eq!(result["transit_ms"]["count"], in_window);
+        assert!(result["transit_ms"]["max"].as_f64().unwrap() < 20_000.0);
+        assert!(result["probe_first_event_ms"]["count"].as_u64() > Some(0));
+        assert_eq!(
+            (&result["tokens"], &result["exchanges"]),
+            (&json!(180), &json!(3))
+        );
+    }
+
+    #[test]
+    fn a_probe_that_fails_makes_the_run_void() {
+        let changes = json!({
+            "exchanges": 1, "tokens": 60, "rate": 100.0, "window_seconds": 0.2, "expect_cost": true,
+            "probes": {"connections": 1, "tokens": 1, "every_seconds": 0.05},
+        });
+        let lines = carry_out(upstream, changes);
+        let result = lines.last().unwrap();
+        let probes = result["probe_first_event_ms"]["count"].as_u64().unwrap();
+        assert_eq!(result["wrongs"]["without_cost"], 3 + probes);
+    }
+
+    #[test]
     fn a_refusal_a_cut_and_silence_are_failures() {
         let failures = |reply: &str, changes: Value| {
             let reply = reply.to_owned();
@@ -329,7 +421,7 @@ mod tests {
     fn a_proxy_that_loses_an_event_is_caught() {
         let event = |number: u32| {
             format!(
-                "data: {{\"choices\":[{{\"delta\":{{\"content\":\"bench~00000000~{number:08}~\"}}}}]}}\n\n"
+                "data: {{\"choices\":[{{\"delta\":{{\"content\":\"bench~00000000~{number:08}~{number:020}~\"}}}}]}}\n\n"
             )
         };
         let body = [

@@ -41,6 +41,30 @@ struct Message {
     content: String,
 }
 
+/// What a request asked for.
+struct Asked {
+    script: Script,
+    prompt_bytes: usize,
+    stream: bool,
+    include_usage: bool,
+}
+
+impl Asked {
+    fn read(request: ChatRequest) -> Self {
+        let prompt = request
+            .messages
+            .last()
+            .map_or("", |message| message.content.as_str());
+        let options = request.stream_options.as_ref();
+        Self {
+            script: Script::read(prompt),
+            prompt_bytes: prompt.len(),
+            stream: request.stream == Some(true),
+            include_usage: options.and_then(|options| options.include_usage) == Some(true),
+        }
+    }
+}
+
 /// Listens on a free port of 127.0.0.1.
 pub(crate) fn listen() -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
@@ -74,8 +98,11 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
         if head.get {
             answer(&mut stream, "200 OK", MODELS).await?;
         } else {
-            match serde_json::from_slice::<ChatRequest>(&body) {
-                Ok(request) => reply(&mut stream, &request).await?,
+            let request = serde_json::from_slice::<ChatRequest>(&body).map(Asked::read);
+            // A stream that is held does not hold its request.
+            drop(body);
+            match request {
+                Ok(asked) => reply(&mut stream, &asked).await?,
                 Err(error) => answer(&mut stream, "400 Bad Request", &refusal(&error)).await?,
             }
         }
@@ -129,22 +156,14 @@ async fn answer(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<
     stream.write_all(reply.as_bytes()).await
 }
 
-async fn reply(stream: &mut TcpStream, request: &ChatRequest) -> io::Result<()> {
-    let prompt = request
-        .messages
-        .last()
-        .map_or("", |message| message.content.as_str());
-    let script = Script::read(prompt);
-    let usage = usage(prompt.len(), script.tokens);
-    if request.stream == Some(true) {
-        let asked = request
-            .stream_options
-            .as_ref()
-            .and_then(|options| options.include_usage);
-        return stream_tokens(stream, &script, (asked == Some(true)).then_some(usage)).await;
+async fn reply(stream: &mut TcpStream, asked: &Asked) -> io::Result<()> {
+    let script = &asked.script;
+    let usage = usage(asked.prompt_bytes, script.tokens);
+    if asked.stream {
+        return stream_tokens(stream, script, asked.include_usage.then_some(usage)).await;
     }
     let mut content = Vec::new();
-    write_content(&script, 0, &mut content);
+    write_content(script, 0, &mut content);
     let body = format!(
         "{{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion\",\"created\":1767225600,\"model\":\"bench\",\
          \"choices\":[{{\"index\":0,\"message\":{{\"role\":\"assistant\",\"content\":\"{}\",\"refusal\":null}},\

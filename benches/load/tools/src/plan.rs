@@ -48,6 +48,18 @@ pub(crate) struct Plan {
     pub(crate) prompt_bytes: usize,
     #[serde(default)]
     pub(crate) expect_cost: bool,
+    #[serde(default)]
+    pub(crate) probes: Option<Probes>,
+}
+
+/// Short streams that begin while all others are open, from the window's first mark to its second.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Probes {
+    pub(crate) connections: u32,
+    pub(crate) tokens: u32,
+    /// From the beginning of a connection's exchange to that of its next, where that one has ended.
+    pub(crate) every_seconds: f64,
 }
 
 fn default_path() -> String {
@@ -67,6 +79,16 @@ fn unbounded() -> f64 {
 }
 
 impl Plan {
+    /// What a probe's connection does: the same requests with few tokens, and as fast as they come.
+    pub(crate) fn probing(&self, probes: &Probes) -> Self {
+        Self {
+            tokens: probes.tokens,
+            rate: 0.0,
+            prompt_bytes: 0,
+            ..self.clone()
+        }
+    }
+
     /// The request of connection `tag` as it goes on the wire, and what its reply must hold.
     pub(crate) fn request(&self, tag: u32) -> (Vec<u8>, Expectation) {
         let script = Script {

@@ -2,11 +2,32 @@
 //!
 //! The script travels inside the prompt, so every proxy carries it unchanged and the mock needs no state.
 
-/// A mark's parts, joined by `~`: prefix, the stream's tag, the token's number, both of eight digits.
+use rustix::time::{ClockId, clock_gettime};
+
+/// A mark's parts, each ended by `~`: prefix, the stream's tag, the token's number, when it was sent.
 pub(crate) const PREFIX: &str = "bench~";
 const DIGITS: usize = 8;
-/// Bytes of a whole mark, the closing `~` included.
-pub(crate) const MARK: usize = PREFIX.len() + 2 * (DIGITS + 1);
+/// As many as any u64 has.
+const TIME_DIGITS: usize = 20;
+/// Bytes of a whole mark.
+pub(crate) const MARK: usize = PREFIX.len() + 2 * (DIGITS + 1) + TIME_DIGITS + 1;
+
+/// What is in a token's mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) tag: u32,
+    pub(crate) number: u32,
+    /// By `clock`.
+    pub(crate) sent: u64,
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC: the same clock for all processes of a machine (clock_gettime(2)), so that
+/// what one end writes down, the other can compare.
+pub(crate) fn clock() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+}
 
 /// One stream as its client asks for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,39 +90,45 @@ impl Script {
     }
 }
 
-/// Writes the content of token `number`: its mark, then letters up to the script's size.
+/// Writes the content of token `number`: its mark with the present time, then letters up to the script's size.
 pub(crate) fn write_content(script: &Script, number: u32, output: &mut Vec<u8>) {
     let end = output.len() + script.content_bytes;
     output.extend_from_slice(PREFIX.as_bytes());
-    write_digits(script.tag, output);
-    output.push(b'~');
-    write_digits(number, output);
-    output.push(b'~');
+    write_digits(script.tag.into(), DIGITS, output);
+    write_digits(number.into(), DIGITS, output);
+    write_digits(clock(), TIME_DIGITS, output);
     output.resize(end.max(output.len()), b'x');
 }
 
-fn write_digits(mut value: u32, output: &mut Vec<u8>) {
+fn write_digits(mut value: u64, width: usize, output: &mut Vec<u8>) {
     let start = output.len();
-    output.resize(start + DIGITS, b'0');
+    output.resize(start + width, b'0');
     for digit in output[start..].iter_mut().rev() {
         *digit = b'0' + u8::try_from(value % 10).unwrap_or(0);
         value /= 10;
     }
+    output.push(b'~');
 }
 
-/// Reads the mark that begins at the prefix in `text`: (tag, number).
-pub(crate) fn read_mark(text: &[u8]) -> Option<(u32, u32)> {
-    let rest = text.strip_prefix(PREFIX.as_bytes())?;
-    let (tag, rest) = rest.split_at_checked(DIGITS)?;
-    let (number, rest) = rest.strip_prefix(b"~")?.split_at_checked(DIGITS)?;
-    rest.starts_with(b"~")
-        .then_some((read_digits(tag)?, read_digits(number)?))
+/// Reads the mark that begins at the prefix in `text`.
+pub(crate) fn read_mark(text: &[u8]) -> Option<Mark> {
+    let mut rest = text.strip_prefix(PREFIX.as_bytes())?;
+    let mut next = |width| -> Option<u64> {
+        let (digits, after) = rest.split_at_checked(width)?;
+        rest = after.strip_prefix(b"~")?;
+        read_digits(digits)
+    };
+    Some(Mark {
+        tag: u32::try_from(next(DIGITS)?).ok()?,
+        number: u32::try_from(next(DIGITS)?).ok()?,
+        sent: next(TIME_DIGITS)?,
+    })
 }
 
-fn read_digits(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0u32, |value, byte| {
-        byte.is_ascii_digit()
-            .then(|| value * 10 + u32::from(byte - b'0'))
+fn read_digits(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
     })
 }
 
@@ -132,10 +159,19 @@ mod tests {
             ..Script::default()
         };
         let mut content = Vec::new();
+        let before = clock();
         write_content(&script, 123, &mut content);
         assert_eq!(content.len(), 64);
-        assert_eq!(read_mark(&content), Some((7, 123)));
+        let mark = read_mark(&content).unwrap();
+        assert_eq!((mark.tag, mark.number), (7, 123));
+        assert!((before..=clock()).contains(&mark.sent));
+        assert_eq!(read_mark(&content[..MARK]), Some(mark));
         assert_eq!(read_mark(&content[..MARK - 1]), None);
-        assert_eq!(read_mark(b"bench~0000000x~00000001~"), None);
+        for wrong in [
+            "bench~0000000x~00000001~00000000000000000001~",
+            "bench~00000001~00000001~99999999999999999999~",
+        ] {
+            assert_eq!(read_mark(wrong.as_bytes()), None);
+        }
     }
 }
