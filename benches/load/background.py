@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benches.load.processes import Process, free_port, wait_until_ready
+from benches.load.proxies.gateways import THREADS_SETTING
 from benches.load.tool import Mock, Tool, build
 
 from sluicegate.responses.entry import ENDED
@@ -103,7 +104,7 @@ async def compare(tool: Path, plan: Plan, workers: int) -> dict[str, Cost]:
         folder, port = Path(directory), free_port()
         store = folder / "responses.db"
         config = {
-            "server": {"host": HOST, "port": port, "workers": workers},
+            "server": {"host": HOST, "port": port, THREADS_SETTING: workers},
             "upstreams": {"mock": {"base_url": f"http://{mock.address}/v1"}},
             "models": {"bench": "mock"},
             "prices": {"bench": {"input": 1, "output": 4}},

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from benches.load.processes import Process, free_port, wait_until_ready
+from benches.load.proxies.gateways import THREADS_SETTING
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -131,7 +132,7 @@ async def measure(rate: float, seconds: float, count: int, workers: int) -> None
     with tempfile.TemporaryDirectory() as directory:
         folder, port = Path(directory), free_port()
         config = {
-            "server": {"host": HOST, "port": port, "workers": workers},
+            "server": {"host": HOST, "port": port, THREADS_SETTING: workers},
             "upstreams": {"mock": {"base_url": f"http://{HOST}:{at}/v1"}},
             "models": {"bench": "mock"},
             "cost": {"genai_prices": False},

@@ -2,7 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,14 @@ from benches.load.tool import Mock, Tool, run_load
 _AFTERMATH_SECONDS = 0.2
 # A paced run that ends later than this factor and these seconds after its last token was due did not keep up.
 _LATE_FACTOR, _LATE_SECONDS = 1.05, 0.5
+# One busy neighbour must not use up the whole run's patience.
+_LONGEST_WAIT_SECONDS = 20.0
 # How often a measurement is repeated because others used the machine meanwhile.
 _ATTEMPTS = 3
+
+
+Profiler = Callable[[Process], AbstractContextManager[None]]
+"""Watches a proxy for as long as the load lasts."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,12 @@ class Measurement:
     bytes_per_second: float
     first_p50: float | None
     first_p99: float | None
+    transit_p50: float | None
+    transit_p99: float | None
+    """From the mock's writing of a chunk to its being read, by the clock that both ends share."""
+    probe_p50: float | None
+    probe_p99: float | None
+    """To the first chunk of a stream that began while all others were open."""
     gap_p99: float | None
     gap_max: float | None
     reconnects: int
@@ -68,7 +81,7 @@ def wait_until_quiet(cores: float, patience_seconds: float) -> None:
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         begun, busy = time.monotonic(), machine_busy_seconds()
-        time.sleep(min(0.5, patience_seconds))
+        time.sleep(min(0.25, patience_seconds))
         if (machine_busy_seconds() - busy) / (time.monotonic() - begun) <= cores:
             return
 
@@ -81,17 +94,20 @@ class Bench:
         tool: Tool,
         mock: Mock,
         *,
-        workers: int,
+        threads: int,
         quick: bool,
         quiet_cores: float,
         patience_seconds: float,
+        profiler: Profiler | None = None,
     ) -> None:
+        """`patience_seconds` is for the whole run: for waiting until others are quiet, and for repeating."""
         self._tool = tool
         self._mock = mock
-        self._workers = workers
+        self._threads = threads
         self._quick = quick
         self._quiet_cores = quiet_cores
         self._patience_seconds = patience_seconds
+        self._profiler = profiler
 
     def measure(self, proxy: Proxy, scenario: Scenario, number: int) -> Measurement:
         """Measure, and again where others used more than `quiet_cores` meanwhile: the quietest run counts.
@@ -101,9 +117,13 @@ class Bench:
         """
         attempts: list[Measurement] = []
         while len(attempts) < _ATTEMPTS:
-            wait_until_quiet(self._quiet_cores, self._patience_seconds)
+            begun = time.monotonic()
+            wait_until_quiet(self._quiet_cores, min(self._patience_seconds, _LONGEST_WAIT_SECONDS))
+            waited = time.monotonic()
             attempts.append(self._measure(proxy, scenario, number))
-            if attempts[-1].other_cpu_share <= self._quiet_cores or not self._patience_seconds:
+            # The first attempt is the run's own time.
+            self._patience_seconds -= (waited if len(attempts) == 1 else time.monotonic()) - begun
+            if attempts[-1].other_cpu_share <= self._quiet_cores or self._patience_seconds <= 0:
                 break
         void = next((one for one in attempts if one.void), None)
         return void or min(attempts, key=lambda one: one.other_cpu_share)
@@ -114,7 +134,7 @@ class Bench:
         with tempfile.TemporaryDirectory(prefix="sluicegate-bench-") as name:
             directory = Path(name)
             directory.chmod(0o755)
-            setup = Setup(free_port(), self._mock.address, self._workers, directory)
+            setup = Setup(free_port(), self._mock.address, self._threads * scenario.threads, directory)
             program = proxy.find()
             assert program is not None
             command = proxy.command(program, setup)
@@ -135,19 +155,20 @@ class Bench:
             "expect_cost": proxy.cost,
             "key": proxy.key,
         }
-        self._warm_up(plan)
+        self._warm_up(plan, scenario.memory)
         idle_memory = process.pss_bytes() if process and scenario.memory else 0
         samples = _Samples(process, scenario)
         mock_before, machine_before = self._mock.cpu_seconds(), machine_busy_seconds()
         cpu_before = process.cpu_seconds() if process else 0.0
         begun = time.monotonic()
-        load = run_load(self._tool, plan, samples.mark)
+        with self._profiler(process) if self._profiler and process else nullcontext():
+            load = run_load(self._tool, plan, samples.mark)
         time.sleep(_AFTERMATH_SECONDS)
         elapsed = time.monotonic() - begun
         cpu = (process.cpu_seconds() if process else 0.0) - cpu_before
         mock_cpu = self._mock.cpu_seconds() - mock_before
         machine = machine_busy_seconds() - machine_before
-        units = int(load["tokens"] if scenario.unit == "chunk" else load["exchanges"])
+        units = int(load["tokens" if scenario.unit == "chunk" else "exchanges"])
         counted, counted_cpu = (samples.units, samples.cpu) if scenario.window else (units, cpu)
         memory = (samples.memory - idle_memory) / plan["connections"] if samples.memory else None
         void = faults(load)
@@ -167,6 +188,10 @@ class Bench:
             bytes_per_second=load["bytes_per_second"],
             first_p50=_of(load, "first_event_ms", "p50"),
             first_p99=_of(load, "first_event_ms", "p99"),
+            transit_p50=_of(load, "transit_ms", "p50"),
+            transit_p99=_of(load, "transit_ms", "p99"),
+            probe_p50=_of(load, "probe_first_event_ms", "p50"),
+            probe_p99=_of(load, "probe_first_event_ms", "p99"),
             gap_p99=_of(load, "gap_ms", "p99"),
             gap_max=_of(load, "gap_ms", "max"),
             reconnects=load["reconnects"],
@@ -176,11 +201,17 @@ class Bench:
             other_cpu_share=max(0.0, machine - cpu - mock_cpu - load.cpu) / elapsed,
         )
 
-    def _warm_up(self, plan: Mapping[str, Any]) -> None:
-        """A second or two of the same kind of work: imports, caches, and connections in the pools."""
-        bounds = {"connections": min(plan["connections"], 50), "exchanges": 20, "seconds": 0.5}
+    def _warm_up(self, plan: Mapping[str, Any], held: bool) -> None:
+        """A second or two of the same kind of work: imports, caches, and connections in the pools.
+
+        Streams that will be held are warmed up with small requests: what an allocator keeps of large ones
+        would count as idle memory, and then be used again by the streams.
+        """
+        bounds = {"connections": min(plan["connections"], 64), "exchanges": 20, "seconds": 0.5}
         calm = {"tokens": 5, "rate": 0.0, "ramp": 0.0, "window_seconds": 0.0, "limit_seconds": 30.0}
-        run_load(self._tool, {**plan, **bounds, **calm}, lambda _name, _counts: None)
+        small = {"prompt_bytes": 0} if held else {}
+        warm = {**plan, **bounds, **calm, **small, "probes": None}
+        run_load(self._tool, warm, lambda _name, _counts: None)
 
     def _overloaded(self, scenario: Scenario, load: Mapping[str, Any]) -> bool:
         due = scenario.due_seconds(self._quick)

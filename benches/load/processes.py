@@ -110,7 +110,7 @@ class Process:
         self._child.wait()
 
 
-def wait_until_ready(process: Process, ready: "Ready", seconds: float) -> None:
+def wait_until_ready(process: Process, ready: Callable[[], bool], seconds: float) -> None:
     """Poll `ready` until it holds. Raises StartError when the process ends first or time runs out."""
     deadline = time.monotonic() + seconds
     while not ready():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Any
 
@@ -47,10 +46,10 @@ class Results:
 
     def figure(self, proxy: str, scenario: str, value: Value) -> Figure | None:
         """None where no round of this proxy counts."""
-        mine = self._by_round(proxy, scenario, value)
+        mine = self.by_round(proxy, scenario, value)
         if not mine:
             return None
-        base = self._by_round(BASELINE, scenario, value)
+        base = self.by_round(BASELINE, scenario, value)
         ratios = [
             mine[number] / base[number] for number in mine if mine[number] > 0 and base.get(number, 0) > 0
         ]
@@ -64,16 +63,6 @@ class Results:
             rounds=len(mine),
         )
 
-    def added(self, proxy: str, scenario: str, value: Value) -> Figure | None:
-        """The same for what the proxy adds to the direct way in the same round."""
-        direct = self._by_round(DIRECT.name, scenario, value)
-
-        def over_direct(one: Measurement) -> float | None:
-            measured = value(one)
-            return measured - direct[one.round] if measured is not None and one.round in direct else None
-
-        return self.figure(proxy, scenario, over_direct)
-
     def voids(self) -> list[Measurement]:
         return [one for one in self._all if one.void]
 
@@ -81,9 +70,16 @@ class Results:
         mine = self.of(proxy, scenario)
         return bool(mine) and sum(one.overloaded for one in mine) * 2 > len(mine)
 
-    def _by_round(self, proxy: str, scenario: str, value: Value) -> dict[int, float]:
+    def by_round(
+        self, proxy: str, scenario: str, value: Value, *, over_direct: bool = False
+    ) -> dict[int, float]:
+        """The value of each round that counts; `over_direct`: less the direct way's in the same round."""
         valid = (one for one in self.of(proxy, scenario) if one.void is None)
-        return {one.round: found for one in valid if (found := value(one)) is not None}
+        found = {one.round: measured for one in valid if (measured := value(one)) is not None}
+        if not over_direct:
+            return found
+        direct = self.by_round(DIRECT.name, scenario, value)
+        return {number: found[number] - direct[number] for number in found if number in direct}
 
 
 def cpu(one: Measurement) -> float | None:
@@ -98,20 +94,27 @@ def first_p99(one: Measurement) -> float | None:
     return one.first_p99
 
 
+def memory_kb(one: Measurement) -> float | None:
+    return None if one.memory is None else one.memory / 1000
+
+
+def per_second(one: Measurement) -> float | None:
+    return one.units_per_second
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def markdown(results: Results, conditions: Mapping[str, Any]) -> str:
-    """The whole report."""
+def markdown(results: Results, conditions: Mapping[str, Any], gates: str) -> str:
+    """The whole report. `gates` is the table that says what was reached."""
     parts = [
         _conditions(conditions),
+        gates,
         "### CPU, microseconds a chunk or request (ratio to nginx in the same round)",
         _cpu_table(results),
-        "### Latency, milliseconds, and memory",
-        _latency_table(results),
         "### Pace",
         _pace_table(results),
         _notes(results),
@@ -123,7 +126,7 @@ def _conditions(conditions: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}".strip() for name, version in conditions["versions"].items())
     return (
         f"{conditions['date']}, {conditions['cores']} cores ({conditions['processor']}), "
-        f"Linux {conditions['kernel']}, {conditions['rounds']} rounds, {conditions['workers']} worker(s) each"
+        f"Linux {conditions['kernel']}, {conditions['rounds']} rounds, {conditions['threads']} thread(s) each"
         f"{', quick' if conditions['quick'] else ''}. {versions}."
     )
 
@@ -136,10 +139,10 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def _cell(figure: Figure | None, *, scale: float = 1.0, mark: str = "") -> str:
+def _cell(figure: Figure | None, mark: str) -> str:
     if figure is None:
         return "–"
-    text = number(figure.value * scale)
+    text = number(figure.value)
     if figure.ratio is not None:
         text += f" ({number(figure.ratio)})"
     return text + mark
@@ -152,47 +155,14 @@ def _cpu_table(results: Results) -> str:
         ):
             return "void"
         mark = " overloaded" if results.overloaded(proxy, scenario.name) else ""
-        return _cell(results.figure(proxy, scenario.name, cpu), mark=mark)
+        return _cell(results.figure(proxy, scenario.name, cpu), mark)
 
     rows = [[proxy, *(cell(proxy, scenario) for scenario in results.scenarios)] for proxy in results.proxies]
     return table(["proxy", *(scenario.title for scenario in results.scenarios)], rows)
 
 
-def _latency_table(results: Results) -> str:
-    measured = {scenario.name for scenario in results.scenarios}
-    columns: list[tuple[str, Callable[[str], str]]] = []
-    for scenario, what in (("unloaded", "first chunk"), ("unloaded-requests", "small JSON reply")):
-        if scenario in measured:
-            p50, p99 = (partial(_added, results, scenario, value) for value in (first_p50, first_p99))
-            columns += [(f"added to the {what}, p50", p50), ("p99", p99)]
-    if "held-2000" in measured:
-        columns += [
-            (
-                "kB a held stream",
-                lambda proxy: _cell(results.figure(proxy, "held-2000", lambda one: one.memory), scale=1e-3),
-            ),
-        ]
-    if {"held-2000", "held-50"} <= measured:
-        columns += [("CPU a chunk, 2,000 streams over 50", partial(_scaling, results))]
-    if not columns:
-        return ""
-    rows = [[proxy, *(cell(proxy) for _, cell in columns)] for proxy in results.proxies]
-    return table(["proxy", *(title for title, _ in columns)], rows)
-
-
-def _added(results: Results, scenario: str, value: Value, proxy: str) -> str:
-    return _cell(results.added(proxy, scenario, value))
-
-
-def scaling(results: Results, proxy: str) -> float | None:
-    """CPU a chunk at 2,000 streams over that at 50, at the same rate in all."""
-    many, few = (results.figure(proxy, scenario, cpu) for scenario in ("held-2000", "held-50"))
-    return many.value / few.value if many and few else None
-
-
-def _scaling(results: Results, proxy: str) -> str:
-    value = scaling(results, proxy)
-    return "–" if value is None else number(value)
+def _shows_pace(scenario: Scenario) -> bool:
+    return not scenario.name.startswith(("held", "unloaded"))
 
 
 def _pace_table(results: Results) -> str:
@@ -201,15 +171,15 @@ def _pace_table(results: Results) -> str:
     for proxy in [DIRECT.name, *results.proxies]:
         cells = [proxy]
         for scenario in results.scenarios:
-            if scenario.latency or scenario.name.startswith("held"):
+            if not _shows_pace(scenario):
                 continue
-            value: Value = (lambda one: one.gap_p99) if scenario.plan.get("rate") else _per_second
+            value: Value = (lambda one: one.gap_p99) if scenario.plan.get("rate") else per_second
             figure = results.figure(proxy, scenario.name, value)
             cells.append(number(figure.value) if figure else "–")
         rows.append(cells)
     header = ["proxy"]
     for scenario in results.scenarios:
-        if not scenario.latency and not scenario.name.startswith("held"):
+        if _shows_pace(scenario):
             unit = "gap p99, ms" if scenario.plan.get("rate") else f"{scenario.unit}s/s"
             header.append(f"{scenario.title}: {unit}")
     return table(header, rows) if len(header) > 1 else ""
@@ -218,7 +188,3 @@ def _pace_table(results: Results) -> str:
 def _notes(results: Results) -> str:
     voids = [f"- void: {one.proxy}, {one.scenario}, round {one.round}: {one.void}" for one in results.voids()]
     return "\n".join(voids) if voids else "No event was lost, doubled or wrong, and no request failed."
-
-
-def _per_second(one: Measurement) -> float | None:
-    return one.units_per_second

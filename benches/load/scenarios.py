@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["chunk", "request"]
+Unit = Literal["chunk", "request", "stream"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Scenario:
 
     `window`: CPU is counted between the two marks that the load generator sets while all streams are open, so
     that opening and ending them is left out. Else it is counted from before the first request until after the
-    last.
+    last. `direct`: the direct way is measured in the same round. `threads`: how many times as many threads as
+    the run gives each proxy. `only`: the proxies that it says something about; None: all.
     """
 
     name: str
@@ -23,10 +24,12 @@ class Scenario:
     quick: Mapping[str, Any] = field(default_factory=dict)
     window: bool = False
     memory: bool = False
-    latency: bool = False
+    direct: bool = False
+    threads: int = 1
+    only: frozenset[str] | None = None
 
     def planned(self, quick: bool) -> dict[str, Any]:
-        plan = {"path": "/v1/chat/completions", "stream": self.unit == "chunk"} | dict(self.plan)
+        plan = {"path": "/v1/chat/completions", "stream": self.unit != "request"} | dict(self.plan)
         return plan | dict(self.quick) if quick else plan
 
     def due_seconds(self, quick: bool) -> float | None:
@@ -39,14 +42,34 @@ class Scenario:
 
 
 _WITHOUT_END = 1_000_000
+_SATURATED = {
+    "connections": 64,
+    "tokens": 400,
+    "exchanges": _WITHOUT_END,
+    "seconds": 3.0,
+    "limit_seconds": 90.0,
+}
+# 10 connections of a probe every 0.1 s: some 500 samples a round, for about 1 % more work.
+_PROBES = {"connections": 10, "tokens": 1, "every_seconds": 0.1}
+_HELD = {"connections": 2000, "rate": 1.0, "exchanges": 1, "settle_seconds": 1.0, "limit_seconds": 90.0}
 
 SCENARIOS = (
     Scenario(
         "saturated",
-        "50 streams, 400 chunks each, as fast as they go",
+        "64 streams, 400 chunks each, as fast as they go",
         "chunk",
-        {"connections": 50, "tokens": 400, "exchanges": _WITHOUT_END, "seconds": 4.0, "limit_seconds": 90.0},
+        _SATURATED,
         {"seconds": 1.0},
+        direct=True,
+    ),
+    Scenario(
+        "saturated-two",
+        "the same with two threads",
+        "chunk",
+        _SATURATED,
+        {"seconds": 1.0},
+        threads=2,
+        only=frozenset({"nginx", "sluicegate"}),
     ),
     Scenario(
         "paced-200",
@@ -55,28 +78,39 @@ SCENARIOS = (
         {"connections": 200, "tokens": 400, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0},
         {"tokens": 75},
     ),
+    # Opened within a second, so that what is measured of a chunk is not the crowd at the door.
     Scenario(
         "paced-1000",
         "1,000 streams at 50 chunks/s",
         "chunk",
-        {"connections": 1000, "tokens": 400, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0},
-        {"tokens": 75},
+        {
+            "connections": 1000,
+            "tokens": 400,
+            "rate": 50.0,
+            "exchanges": 1,
+            "ramp": 1000.0,
+            "settle_seconds": 0.7,
+            "window_seconds": 5.0,
+            "probes": _PROBES,
+            "limit_seconds": 90.0,
+        },
+        {"tokens": 200, "window_seconds": 1.0},
+        direct=True,
     ),
     Scenario(
         "held-2000",
         "2,000 streams at 1 chunk/s",
         "chunk",
-        {
-            "connections": 2000,
-            "tokens": 20,
-            "rate": 1.0,
-            "exchanges": 1,
-            "ramp": 1000.0,
-            "settle_seconds": 2.0,
-            "window_seconds": 12.0,
-            "limit_seconds": 90.0,
-        },
-        {"tokens": 9, "settle_seconds": 1.0, "window_seconds": 3.0},
+        _HELD | {"tokens": 10, "ramp": 1000.0, "window_seconds": 5.0},
+        {"tokens": 7, "window_seconds": 2.0},
+        window=True,
+        memory=True,
+    ),
+    Scenario(
+        "held-large",
+        "2,000 streams at 1 chunk/s, requests of 300 kB",
+        "chunk",
+        _HELD | {"tokens": 8, "ramp": 500.0, "window_seconds": 1.0, "prompt_bytes": 300_000},
         window=True,
         memory=True,
     ),
@@ -87,21 +121,21 @@ SCENARIOS = (
         "chunk",
         {
             "connections": 50,
-            "tokens": 640,
+            "tokens": 320,
             "rate": 40.0,
             "exchanges": 1,
-            "settle_seconds": 2.0,
-            "window_seconds": 12.0,
+            "settle_seconds": 1.0,
+            "window_seconds": 5.0,
             "limit_seconds": 90.0,
         },
-        {"tokens": 200, "settle_seconds": 1.0, "window_seconds": 3.0},
+        {"tokens": 200, "window_seconds": 3.0},
         window=True,
     ),
     Scenario(
         "requests",
         "small JSON replies, 32 connections",
         "request",
-        {"connections": 32, "tokens": 3, "exchanges": _WITHOUT_END, "seconds": 4.0, "limit_seconds": 90.0},
+        {"connections": 32, "tokens": 3, "exchanges": _WITHOUT_END, "seconds": 3.0, "limit_seconds": 90.0},
         {"seconds": 1.0},
     ),
     Scenario(
@@ -113,25 +147,25 @@ SCENARIOS = (
             "tokens": 3,
             "prompt_bytes": 1 << 20,
             "exchanges": _WITHOUT_END,
-            "seconds": 4.0,
+            "seconds": 3.0,
             "limit_seconds": 90.0,
         },
         {"seconds": 1.0},
     ),
     Scenario(
         "unloaded",
-        "one stream at a time",
-        "chunk",
-        {"connections": 1, "tokens": 4, "exchanges": 1000, "seconds": 10.0, "limit_seconds": 90.0},
-        {"exchanges": 200, "seconds": 3.0},
-        latency=True,
+        "one stream of 5 chunks at a time",
+        "stream",
+        {"connections": 1, "tokens": 5, "exchanges": 3000, "seconds": 4.0, "limit_seconds": 90.0},
+        {"exchanges": 200},
+        direct=True,
     ),
     Scenario(
         "unloaded-requests",
         "one small JSON reply at a time",
         "request",
-        {"connections": 1, "tokens": 3, "exchanges": 1000, "seconds": 10.0, "limit_seconds": 90.0},
-        {"exchanges": 200, "seconds": 3.0},
-        latency=True,
+        {"connections": 1, "tokens": 3, "exchanges": 3000, "seconds": 4.0, "limit_seconds": 90.0},
+        {"exchanges": 200},
+        direct=True,
     ),
 )

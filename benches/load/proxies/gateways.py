@@ -1,18 +1,25 @@
 """Gateways that know what a chat completion is, and the naive proxy."""
 
 import importlib.util
+import mmap
 from collections.abc import Sequence
 from pathlib import Path
 
 from benches.load.processes import free_port
-from benches.load.proxies.model import REPOSITORY, Proxy, Setup, asked, peer, this_python
+from benches.load.proxies.model import Proxy, Setup, asked, peer, this_python, with_tokio_threads
 
+# The setting of `server` that says how many of them serve requests.
+THREADS_SETTING = "workers"
+_KEY = "sk-bench"
+# What the gates ask for: the key checked, the reply priced, the request in the log and the metrics.
 _SLUICEGATE = """\
 server:
   host: 127.0.0.1
   port: {port}
-  workers: {workers}
-  log: {{level: warning}}
+  {threads_setting}: {threads}
+  log: {{level: info, format: json}}
+keys:
+  - {{name: bench, key: {key}}}
 upstreams:
   mock:
     base_url: http://{upstream}/v1
@@ -33,24 +40,49 @@ model_list:
 general_settings:
   master_key: {key}
 """
-_LITELLM_KEY = "sk-bench"
+# The message of checks that rustc puts into builds with debug assertions and leaves out of all others.
+_MARK_OF_DEBUG_BUILDS = b"unsafe precondition(s) violated"
+
+
+def _extension() -> Path | None:
+    """The extension of the package that this Python would import."""
+    package = importlib.util.find_spec("sluicegate")
+    places = package.submodule_search_locations if package else None
+    return next((file for place in places or () for file in sorted(Path(place).glob("_core*.so"))), None)
 
 
 def _find_sluicegate() -> str | None:
-    built = any((REPOSITORY / "python" / "sluicegate").glob("_core*.so"))
-    installed = importlib.util.find_spec("sluicegate")
-    return this_python() if built or installed else None
+    return this_python() if _extension() else None
+
+
+def debug_build(extension: Path) -> bool:
+    """Whether this extension was built without optimisation, so that its figures would mean nothing."""
+    with extension.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_MARK_OF_DEBUG_BUILDS) >= 0
+
+
+def _refuse_debug_build() -> str | None:
+    extension = _extension()
+    if extension and debug_build(extension):
+        return f"{extension} is a debug build: build it in release mode, or only try it with --quick"
+    return None
 
 
 def _sluicegate(found: str, setup: Setup) -> Sequence[str]:
-    text = _SLUICEGATE.format(port=setup.port, upstream=setup.upstream, workers=setup.workers)
+    text = _SLUICEGATE.format(
+        port=setup.port,
+        upstream=setup.upstream,
+        threads_setting=THREADS_SETTING,
+        threads=setup.threads,
+        key=_KEY,
+    )
     return [found, "-m", "sluicegate", "serve", "--config", setup.write("sluicegate.yaml", text)]
 
 
 def _litellm(found: str, setup: Setup) -> Sequence[str]:
-    file = setup.write("litellm.yaml", _LITELLM.format(upstream=setup.upstream, key=_LITELLM_KEY))
+    file = setup.write("litellm.yaml", _LITELLM.format(upstream=setup.upstream, key=_KEY))
     address = ["--host", "127.0.0.1", "--port", str(setup.port)]
-    return [found, "--config", file, *address, "--num_workers", str(setup.workers)]
+    return [found, "--config", file, *address, "--num_workers", str(setup.threads)]
 
 
 def _smg(found: str, setup: Setup) -> Sequence[str]:
@@ -58,7 +90,23 @@ def _smg(found: str, setup: Setup) -> Sequence[str]:
     upstream = ["--worker-urls", f"http://{setup.upstream}", "--backend", "openai", "--policy", "round_robin"]
     bounds = ["--max-concurrent-requests", "16384", "--disable-circuit-breaker", "--disable-health-check"]
     quiet = ["--log-level", "error", "--prometheus-port", str(free_port())]
-    return [found, "launch", *address, *upstream, *bounds, *quiet]
+    return with_tokio_threads(setup.threads, [found, "launch", *address, *upstream, *bounds, *quiet])
+
+
+def _vllm_router(found: str, setup: Setup) -> Sequence[str]:
+    address = ["--host", "127.0.0.1", "--port", str(setup.port)]
+    upstream = ["--worker-urls", f"http://{setup.upstream}", "--policy", "round_robin"]
+    # Else it looks at its workers, and is ready, only every 30 seconds.
+    soon = ["--worker-startup-check-interval", "1"]
+    bounds = ["--max-concurrent-requests", "16384", "--disable-circuit-breaker", "--disable-retries"]
+    quiet = ["--log-level", "error", "--prometheus-port", str(free_port())]
+    return with_tokio_threads(setup.threads, [found, *address, *upstream, *soon, *bounds, *quiet])
+
+
+def _vllm_router_version(found: str) -> str:
+    """It has no option for that."""
+    ask = "import importlib.metadata as metadata; print(metadata.version('vllm-router'))"
+    return asked("-c", ask)(str(Path(found).parent / "python"))
 
 
 def _naive(found: str, setup: Setup) -> Sequence[str]:
@@ -70,6 +118,8 @@ SLUICEGATE = Proxy(
     find=_find_sluicegate,
     command=_sluicegate,
     version=asked("-m", "sluicegate", "--version"),
+    refusal=_refuse_debug_build,
+    key=_KEY,
     cost=True,
 )
 SMG = Proxy(
@@ -80,15 +130,23 @@ SMG = Proxy(
     requirement="smg==1.13.0",
     start_seconds=60.0,
 )
+VLLM_ROUTER = Proxy(
+    name="vllm-router",
+    find=peer("vllm-router", "vllm-router"),
+    command=_vllm_router,
+    version=_vllm_router_version,
+    requirement="vllm-router==0.1.17",
+    start_seconds=60.0,
+)
 LITELLM = Proxy(
     name="litellm",
     find=peer("litellm", "litellm"),
     command=_litellm,
     version=asked("--version"),
     requirement="litellm[proxy]>=1.106,<1.107",
-    key=_LITELLM_KEY,
+    key=_KEY,
     environment={"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-    too_slow_for=frozenset({"paced-1000", "held-2000", "held-50"}),
+    too_slow_for=frozenset({"paced-1000", "held-2000", "held-large", "held-50"}),
     start_seconds=120.0,
 )
 NAIVE = Proxy(
@@ -96,5 +154,5 @@ NAIVE = Proxy(
     find=this_python,
     command=_naive,
     version=lambda found: f"Starlette {asked('-c', 'import starlette; print(starlette.__version__)')(found)}",
-    too_slow_for=frozenset({"paced-1000"}),
+    too_slow_for=frozenset({"paced-1000", "held-large"}),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # Each peer that comes as a wheel has a virtual environment of its own, so that their dependencies never meet.
-PEERS = Path(os.environ.get("SLUICEGATE_BENCH_PEERS", REPOSITORY / "target" / "bench-peers"))
+ENVIRONMENTS = Path(os.environ.get("SLUICEGATE_BENCH_PEERS", REPOSITORY / "target" / "bench-peers"))
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Setup:
     port: int
     upstream: str
     """The mock's `host:port`."""
-    workers: int
+    threads: int
+    """Of its own that serve requests; processes, where a proxy has one thread in each."""
     directory: Path
 
     def write(self, name: str, text: str) -> str:
@@ -44,10 +45,12 @@ class Proxy:
     command: Callable[[str, Setup], Sequence[str]]
     version: Callable[[str], str]
     requirement: str | None = None
-    """What pip installs into its environment under PEERS."""
+    """What pip installs into its environment under ENVIRONMENTS."""
     environment: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     """Sent as a bearer token: it refuses to run without one."""
+    refusal: Callable[[], str | None] = lambda: None
+    """Why what was found must not be measured; None: it may be."""
     cost: bool = False
     """It adds the cost to the usage, and the load generator demands it."""
     too_slow_for: frozenset[str] = frozenset()
@@ -62,7 +65,7 @@ def program(*names: str) -> Callable[[], str | None]:
 
 def peer(name: str, executable: str) -> Callable[[], str | None]:
     """Finds a program in the environment of a peer that was installed with `--install`."""
-    path = PEERS / name / "bin" / executable
+    path = ENVIRONMENTS / name / "bin" / executable
     return lambda: str(path) if path.exists() else None
 
 
@@ -83,10 +86,15 @@ def asked(*arguments: str) -> Callable[[str], str]:
     return version
 
 
+def with_tokio_threads(count: int, command: Sequence[str]) -> Sequence[str]:
+    """For programs that leave tokio's default, a thread a core, and have no option for it."""
+    return ["/usr/bin/env", f"TOKIO_WORKER_THREADS={count}", *command]
+
+
 def install(proxy: Proxy) -> None:
     """Put a peer into its environment. Raises CalledProcessError where pip refuses."""
     if proxy.requirement is None:
         raise ValueError(f"{proxy.name} does not come as a Python package")
-    place = PEERS / proxy.name
+    place = ENVIRONMENTS / proxy.name
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     subprocess.run([str(place / "bin" / "pip"), "install", "--quiet", proxy.requirement], check=True)

@@ -9,7 +9,7 @@ _BODY_LIMIT = 16 * 1024 * 1024
 # Two descriptors each must fit under the limit of open files that is common.
 _CONNECTIONS = 8192
 _NGINX = """\
-worker_processes {workers};
+worker_processes {threads};
 daemon off;
 pid {directory}/nginx.pid;
 error_log stderr error;
@@ -45,7 +45,7 @@ http {{
 """
 _HAPROXY = """\
 global
-    nbthread {workers}
+    nbthread {threads}
     maxconn {connections}
 defaults
     mode http
@@ -66,7 +66,7 @@ def _fill(template: str, setup: Setup) -> str:
     return template.format(
         port=setup.port,
         upstream=setup.upstream,
-        workers=setup.workers,
+        threads=setup.threads,
         directory=setup.directory,
         connections=_CONNECTIONS,
         body_limit=_BODY_LIMIT,
@@ -89,7 +89,7 @@ def _envoy(found: str, setup: Setup) -> Sequence[str]:
         "--config-path",
         setup.write("envoy.json", configuration),
         "--concurrency",
-        str(setup.workers),
+        str(setup.threads),
         "--log-level",
         "error",
         "--disable-hot-restart",
