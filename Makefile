@@ -76,6 +76,7 @@ fuzz:
 	rust/fuzz/run.sh $(SECONDS_EACH)
 
 bench-load: setup
+	$(BIN)/python -m benches.load --install
 	$(BIN)/python -m benches.load
 
 wheel: $(VENV)/.tools

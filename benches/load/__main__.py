@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benches.load.gates import gated_scenarios, gates_table
+from benches.load.gates import gated_scenarios, gates_table, missed
 from benches.load.measure import Bench, Measurement
 from benches.load.perf import Perf
 from benches.load.processes import StartError
@@ -134,6 +134,8 @@ def _compared(
         _write(output, measurements, conditions)
     results = Results(measurements)
     print(_report(results, conditions))
+    for gate in missed(results, conditions["cores"]):
+        print(f"missed: {gate.title}", file=sys.stderr)
     return 1 if results.voids() else 0
 
 

@@ -16,6 +16,8 @@ from benches.load.tool import Mock, Tool, run_load
 
 # The proxy writes its records and closes its connections after the last reply; that is its work too.
 _AFTERMATH_SECONDS = 0.2
+# What a proxy does at its end is no part of any figure.
+_STOP_SECONDS = 0.5
 # A paced run that ends later than this factor and these seconds after its last token was due did not keep up.
 _LATE_FACTOR, _LATE_SECONDS = 1.05, 0.5
 # One busy neighbour must not use up the whole run's patience.
@@ -140,7 +142,12 @@ class Bench:
             command = proxy.command(program, setup)
             log = directory / "output.log"
             with Process(
-                command, log=log, cwd=directory, environment=proxy.environment, nice=self._tool.nice
+                command,
+                log=log,
+                cwd=directory,
+                environment=proxy.environment,
+                nice=self._tool.nice,
+                stop_seconds=_STOP_SECONDS,
             ) as process:
                 path = scenario.planned(self._quick)["path"]
                 wait_until_ready(process, Ready(setup.port, path, proxy.key), proxy.start_seconds)

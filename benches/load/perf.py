@@ -63,5 +63,6 @@ class Perf:
             text=True,
             check=True,
         )
-        lines = (line.rstrip() for line in report.stdout.splitlines())
+        # perf ends each line with columns that are empty without branch records.
+        lines = (line.rstrip(" -") for line in report.stdout.splitlines())
         return "\n".join(line for line in lines if line and not line.startswith("#"))

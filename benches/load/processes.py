@@ -58,7 +58,10 @@ class Process:
         cwd: Path,
         environment: Mapping[str, str] | None = None,
         nice: int = 0,
+        stop_seconds: float = _STOP_SECONDS,
     ) -> None:
+        """`stop_seconds`: for an orderly end, before it is killed."""
+        self._stop_seconds = stop_seconds
         self._log = log
         with log.open("wb") as output:
             self._child = subprocess.Popen(
@@ -104,7 +107,7 @@ class Process:
         if self.alive:
             self._child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(_STOP_SECONDS)
+                self._child.wait(self._stop_seconds)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._child.wait()

@@ -49,7 +49,7 @@ _SATURATED = {
     "seconds": 3.0,
     "limit_seconds": 90.0,
 }
-# 10 connections of a probe every 0.1 s: some 500 samples a round, for about 1 % more work.
+# 10 connections of a probe every 0.1 s: some 400 samples a round, for about 1 % more work.
 _PROBES = {"connections": 10, "tokens": 1, "every_seconds": 0.1}
 _HELD = {"connections": 2000, "rate": 1.0, "exchanges": 1, "settle_seconds": 1.0, "limit_seconds": 90.0}
 
@@ -75,7 +75,7 @@ SCENARIOS = (
         "paced-200",
         "200 streams at 50 chunks/s",
         "chunk",
-        {"connections": 200, "tokens": 400, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0},
+        {"connections": 200, "tokens": 300, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0},
         {"tokens": 75},
     ),
     # Opened within a second, so that what is measured of a chunk is not the crowd at the door.
@@ -85,12 +85,12 @@ SCENARIOS = (
         "chunk",
         {
             "connections": 1000,
-            "tokens": 400,
+            "tokens": 300,
             "rate": 50.0,
             "exchanges": 1,
             "ramp": 1000.0,
             "settle_seconds": 0.7,
-            "window_seconds": 5.0,
+            "window_seconds": 4.0,
             "probes": _PROBES,
             "limit_seconds": 90.0,
         },
@@ -101,7 +101,7 @@ SCENARIOS = (
         "held-2000",
         "2,000 streams at 1 chunk/s",
         "chunk",
-        _HELD | {"tokens": 10, "ramp": 1000.0, "window_seconds": 5.0},
+        _HELD | {"tokens": 8, "ramp": 1000.0, "window_seconds": 3.0},
         {"tokens": 7, "window_seconds": 2.0},
         window=True,
         memory=True,
@@ -110,7 +110,7 @@ SCENARIOS = (
         "held-large",
         "2,000 streams at 1 chunk/s, requests of 300 kB",
         "chunk",
-        _HELD | {"tokens": 8, "ramp": 500.0, "window_seconds": 1.0, "prompt_bytes": 300_000},
+        _HELD | {"tokens": 8, "ramp": 1000.0, "window_seconds": 1.0, "prompt_bytes": 300_000},
         window=True,
         memory=True,
     ),
@@ -121,14 +121,14 @@ SCENARIOS = (
         "chunk",
         {
             "connections": 50,
-            "tokens": 320,
+            "tokens": 240,
             "rate": 40.0,
             "exchanges": 1,
             "settle_seconds": 1.0,
-            "window_seconds": 5.0,
+            "window_seconds": 3.0,
             "limit_seconds": 90.0,
         },
-        {"tokens": 200, "window_seconds": 3.0},
+        {"tokens": 200},
         window=True,
     ),
     Scenario(

@@ -1,5 +1,6 @@
 """The load harness itself: what it counts, and what makes a run void."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +13,23 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.load.accounting import cpu_seconds, pss_bytes
+from benches.load.gates import (
+    FURTHER,
+    GATES,
+    Against,
+    Gate,
+    gated_scenarios,
+    gates_table,
+    missed,
+    verdict,
+)
 from benches.load.measure import Measurement, faults
+from benches.load.perf import Perf, PerfError
 from benches.load.processes import Process, StartError, free_port, wait_until_ready
-from benches.load.report import Results, cpu, markdown, number, table
+from benches.load.proxies import PEERS, Setup
+from benches.load.proxies.gateways import THREADS_SETTING, debug_build
+from benches.load.report import Results, cpu, first_p50, markdown, number, per_second, table
 from benches.load.scenarios import SCENARIOS
-from benches.load.targets import TARGETS, targets_table
 
 _BURN = """
 import time
@@ -144,6 +157,10 @@ def _measurement(proxy: str, round_number: int, cpu_us: float | None, **changes:
         "bytes_per_second": 1.0,
         "first_p50": 1.0,
         "first_p99": 2.0,
+        "transit_p50": 0.1,
+        "transit_p99": 0.2,
+        "probe_p50": None,
+        "probe_p99": None,
         "gap_p99": 3.0,
         "gap_max": 4.0,
         "reconnects": 0,
@@ -172,34 +189,174 @@ def test_a_void_round_counts_for_nothing_and_is_named() -> None:
     assert figure is not None
     assert (figure.value, figure.rounds) == (20.0, 1)
     assert Results([lost]).figure("x", "unloaded", cpu) is None
-    text = markdown(results, _CONDITIONS)
+    text = markdown(results, _CONDITIONS, "")
     assert "- void: x, unloaded, round 1: 3 lost" in text
-    assert "| x | void |" in markdown(Results([lost]), _CONDITIONS)
+    assert "| x | void |" in markdown(Results([lost]), _CONDITIONS, "")
 
 
-def test_added_latency_is_over_the_direct_way_of_the_same_round() -> None:
-    direct = _measurement("direct", 0, None, first_p50=0.5)
-    results = Results([direct, _measurement("nginx", 0, 1.0), _measurement("x", 0, 1.0, first_p50=2.0)])
-    figure = results.added("x", "unloaded", lambda one: one.first_p50)
-    assert figure is not None
-    assert (figure.value, figure.ratio) == (1.5, 3.0)
-    assert results.proxies == ["nginx", "x"]
+def _gate(**changes: Any) -> Gate:
+    values: dict[str, Any] = {"title": "x", "scenario": "unloaded", "value": cpu, "gate": 1.2, "aim": 1.1}
+    return Gate(**values | changes)
 
 
-def test_targets_say_what_was_missed_and_leave_out_what_was_not_measured() -> None:
-    base = _measurement("nginx", 0, 10.0, scenario="requests")
-    text = targets_table(Results([base, _measurement("sluicegate", 0, 46.0, scenario="requests")]))
-    assert "| CPU a small request, over nginx | ≤ 4.50 | 4.60 | missed |" in text
-    assert len(text.splitlines()) == 3
-    text = targets_table(Results([base, _measurement("sluicegate", 0, 45.0, scenario="requests")]))
-    assert "| 4.50 | met |" in text
-    assert targets_table(Results([base])) == ""
-    assert {target.met(79.9) for target in TARGETS if target.at_least} == {True, False}
+def test_added_time_is_over_the_direct_way_of_the_same_round() -> None:
+    results = Results(
+        [
+            _measurement("direct", 0, None, first_p50=0.5),
+            _measurement("nginx", 0, 1.0),
+            _measurement("sluicegate", 0, 1.0, first_p50=2.0),
+            # Without a direct way in its round nothing can be said of it.
+            _measurement("sluicegate", 1, 1.0, first_p50=9.0),
+        ]
+    )
+    gate = _gate(value=first_p50, over_direct=True)
+    assert gate.values(results, "sluicegate") == {0: 1.5}
+    assert gate.compared(results, "sluicegate") == [3.0]
+    assert results.proxies == ["nginx", "sluicegate"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "compared"),
+    [
+        ({"against": Against.NOTHING}, [12.0]),
+        ({"against": Against.BASELINE_RATIO}, [1.2]),
+        ({"against": Against.BASELINE_DIFFERENCE}, [2.0]),
+        ({"against": Against.ITSELF, "base": "saturated"}, [3.0]),
+        ({"against": Against.US, "rival": "slow"}, [40.0]),
+        ({"against": Against.BASELINE_RATIO, "value": lambda one: one.memory}, []),
+    ],
+)
+def test_a_figure_is_held_against_what_its_gate_names(changes: dict[str, Any], compared: list[float]) -> None:
+    results = Results(
+        [
+            _measurement("nginx", 0, 10.0),
+            _measurement("sluicegate", 0, 12.0),
+            _measurement("sluicegate", 0, 4.0, scenario="saturated"),
+            _measurement("slow", 0, 480.0),
+        ]
+    )
+    assert _gate(**changes).compared(results, "sluicegate") == pytest.approx(compared)
+
+
+@pytest.mark.parametrize(
+    ("ours", "changes", "word"),
+    [
+        (10.9, {}, "met, and the aim"),
+        (11.0, {}, "met, and the aim"),
+        (11.9, {}, "met"),
+        (12.1, {}, "missed"),
+        (11.0, {"aim": None}, "met"),
+        (12.1, {"gate": None}, ""),
+        (12.1, {"at_least": True, "aim": None}, "met"),
+        (11.9, {"at_least": True, "aim": None}, "missed"),
+        (11.9, {"at_least": True, "cores": 5}, "missed, but 2 cores show little"),
+        (None, {}, "not measured"),
+    ],
+)
+def test_a_verdict_is_of_our_median(ours: float | None, changes: dict[str, Any], word: str) -> None:
+    measurements = [_measurement("nginx", number, 10.0) for number in range(3)]
+    if ours:
+        measurements += [
+            _measurement("sluicegate", number, value) for number, value in enumerate((5.0, ours, 99.0))
+        ]
+    assert verdict(_gate(**changes), Results(measurements), 2) == word
+
+
+def test_the_table_puts_ours_first_beside_the_peers_and_the_bounds() -> None:
+    results = Results(
+        [
+            _measurement(proxy, number, value, scenario="requests")
+            for proxy, value in (("nginx", 10.0), ("sluicegate", 26.0), ("envoy", 19.0))
+            for number in range(2)
+        ]
+    )
+    assert gates_table(results, 2).splitlines() == [
+        "| figure | sluicegate | nginx | envoy | gate | aim |  |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| CPU a small request, µs | 26.0 (2.60; 2.60 to 2.60) | 10.0 (1.00) | 19.0 (1.90) "
+        "| ≤ 2.50 × nginx | ≤ 2.00 × nginx | missed |",
+    ]
+    assert [gate.title for gate in missed(results, 2)] == ["CPU a small request, µs"]
+    assert gates_table(Results([]), 2) == ""
+
+
+def test_a_gate_that_this_machine_cannot_show_is_not_missed() -> None:
+    results = Results(
+        [
+            _measurement("sluicegate", 0, 1.0, scenario=scenario, units_per_second=1000.0)
+            for scenario in ("saturated", "saturated-two")
+        ]
+    )
+    assert any(gate.value is per_second and gate.cores > 2 for gate in GATES)
+    assert missed(results, 2) == []
+    assert len(missed(results, 8)) == 1
+    assert "missed, but 2 cores show little" in gates_table(results, 2)
+
+
+def test_every_gate_has_a_scenario_and_bounds_that_agree() -> None:
+    known = {scenario.name: scenario for scenario in SCENARIOS}
+    for gate in (*GATES, *FURTHER):
+        assert gate.scenarios <= known.keys(), gate.title
+        assert (gate.base is not None) == (gate.against is Against.ITSELF)
+        assert (gate.rival is not None) == (gate.against is Against.US)
+        if gate.over_direct:
+            assert known[gate.scenario].direct, gate.title
+        if gate.aim is not None:
+            assert gate.gate is not None
+            assert gate.holds(gate.gate, gate.aim), gate.title
+    assert gated_scenarios() < known.keys()
+
+
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="no Rust toolchain")
+def test_a_debug_build_is_told_from_a_release_build(tmp_path: Path) -> None:
+    built = {}
+    for name, options in (("debug", ["-Cdebug-assertions=on"]), ("release", ["-Copt-level=3"])):
+        source = tmp_path / "built.rs"
+        source.write_text(
+            "#[unsafe(no_mangle)] pub fn first(bytes: &[u8]) -> u8 { unsafe { *bytes.get_unchecked(0) } }\n"
+        )
+        built[name] = tmp_path / f"{name}.so"
+        subprocess.run(
+            ["rustc", "--edition=2024", "--crate-type=cdylib", *options, "-o", str(built[name]), str(source)],
+            check=True,
+        )
+    assert debug_build(built["debug"])
+    assert not debug_build(built["release"])
+
+
+def test_every_peer_gets_the_number_of_threads(tmp_path: Path) -> None:
+    for proxy in PEERS:
+        command = proxy.command("/bin/proxy", Setup(1234, "127.0.0.1:5678", 7, tmp_path))
+        files = "".join(path.read_text() for path in tmp_path.iterdir())
+        said = " ".join(command) + files
+        assert "7" in said.replace("5678", ""), proxy.name
+        assert "1234" in said, proxy.name
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
+def test_the_setting_of_threads_is_one_that_the_gateway_has() -> None:
+    from sluicegate.config import Config
+
+    server = Config.model_fields["server"].annotation
+    assert server is not None
+    assert THREADS_SETTING in server.model_fields
+
+
+def test_a_profile_without_perf_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with (
+        Process(command, log=tmp_path / "log", cwd=tmp_path) as process,
+        pytest.raises(PerfError, match="not installed"),
+        Perf(tmp_path / "profile").watch(process),
+    ):
+        pass
 
 
 def test_overloaded_is_marked() -> None:
     results = Results([_measurement("nginx", 0, 1.0), _measurement("x", 0, 2.0, overloaded=True)])
-    assert "| x | 2.00 (2.00) overloaded |" in markdown(results, _CONDITIONS)
+    assert "| x | 2.00 (2.00) overloaded |" in markdown(results, _CONDITIONS, "")
 
 
 def test_tables_and_numbers() -> None:
@@ -235,7 +392,7 @@ _CONDITIONS = {
     "processor": "some",
     "kernel": "6",
     "rounds": 1,
-    "workers": 1,
+    "threads": 1,
     "quick": True,
     "versions": {"nginx": "1"},
 }
