@@ -1,22 +1,31 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Protocol, final, type_check_only
+from typing import ClassVar, Final, final
+
+from sluicegate.errors import ParseError
 
 __version__: str
 
 __all__ = [
     "FAULT_KINDS",
+    "Arrived",
     "ChatTarget",
     "ChatToResponses",
     "Deadlines",
+    "Decisions",
+    "Died",
+    "Ended",
     "Exchange",
+    "Failed",
     "Fault",
+    "Front",
     "HarmonyDecoder",
+    "ListenBounds",
     "Outcome",
     "Pipeline",
+    "PriceAsked",
     "Pricing",
-    "Relay",
     "Request",
     "ResponsesRequest",
     "ResponsesTarget",
@@ -26,6 +35,7 @@ __all__ = [
     "SSESplitter",
     "ServerSentEvent",
     "Tariff",
+    "Tls",
     "Upstream",
     "Usage",
     "UsageMeter",
@@ -35,24 +45,6 @@ __all__ = [
 ]
 
 _Headers = Sequence[tuple[bytes, bytes]]
-
-@type_check_only
-class Reply(Protocol):
-    """What the relay needs for one reply. All but `send` is called on its thread, and must not block it."""
-
-    @property
-    def send(self) -> Callable[[dict[str, Any]], Any]:
-        """The server's ASGI `send`."""
-    def defer(self, message: Any, resume: Callable[[bool], None]) -> None:
-        """Wait for `message` (of `send`), or for `send` of it (a dict); then, on any thread, `resume(ok)`."""
-    def price(self, usage: Usage) -> bytes | None:
-        """JSON members to add to the usage object (no braces, no leading comma), or None."""
-    def abort(self) -> None:
-        """The reply stays incomplete: end the ASGI call so that the server cuts the connection."""
-    def finished(self) -> None:
-        """The server has the whole reply: the ASGI call may end. On the relay's thread, or in `resume`."""
-    def failed(self, fault: Fault) -> Route | tuple[int, _Headers, bytes]:
-        """The attempt failed before anything reached the client: the next route, or the error reply."""
 
 @final
 class Request:
@@ -87,6 +79,8 @@ class ResponsesRequest:
     background: Final[bool]
     previous_response_id: Final[str | None]
     """As the client sent it, also behind `with_input_prefix`."""
+    refers: Final[bool]
+    """Whether an item of the input is a reference: an id in place of an item that was made earlier."""
     body: Final[bytes]
     """The body as it came, or as `with_input_prefix` made it; a copy."""
     size: Final[int]
@@ -127,46 +121,6 @@ class Usage:
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def as_dict(self) -> dict[str, int | str]:
         """The fields that were reported."""
-
-@final
-class Tariff:
-    """What a model's tokens cost: `base`, and (input tokens, rates) that replace it above so many, the
-    highest first.
-
-    Rates are USD per token as plain decimal text (`0.000001`), None where not known, in this order: `input`,
-    `cached_input`, `cache_write`, `cache_write_1h`, `output`, `reasoning`, `input_audio`, `input_image`,
-    `output_audio`, `output_image`. Raises `ValueError` for another number of rates, for a text that is no
-    such number, and for rates that 256 bits cannot hold exactly beside each other.
-    """
-
-    def __new__(
-        cls, base: Sequence[str | None], tiers: Sequence[tuple[int, Sequence[str | None]]]
-    ) -> Tariff: ...
-
-@final
-class Pricing:
-    """How a route's replies are priced: by `tariff` (None: every cost is unknown), shown in `style`
-    (`openrouter`, `cocoon` or `none`).
-    """
-
-    def __new__(cls, tariff: Tariff | None, style: str) -> Pricing: ...
-    def price(
-        self,
-        *,
-        input_tokens: int | None = None,
-        cached_input_tokens: int | None = None,
-        cache_write_tokens: int | None = None,
-        cache_write_1h_tokens: int | None = None,
-        output_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-        input_audio_tokens: int | None = None,
-        output_audio_tokens: int | None = None,
-        input_image_tokens: int | None = None,
-        output_image_tokens: int | None = None,
-    ) -> tuple[str | None, bytes | None]:
-        """The cost in USD as plain decimal text, None where it is not known, and the JSON members that the
-        usage object gains, None where it gains none.
-        """
 
 @final
 class Deadlines:
@@ -263,7 +217,6 @@ class Route:
         model: str,
         *,
         reply_model: str | None = None,
-        last: bool = True,
         drain: bool = False,
     ) -> Route: ...
     upstream: Final[Upstream]
@@ -291,13 +244,20 @@ FAULT_KINDS: tuple[str, ...]
 
 @final
 class Outcome:
-    """How an exchange ended. Times are seconds since `forward` was called."""
+    """How an exchange ended. Times are seconds since the request was whole."""
 
     status: Final[int]
     """The status the client got; 499 where it left before one was sent."""
     upstream: Final[str]
+    """Empty where no attempt was made, as `upstream_model` is."""
     upstream_model: Final[str]
     attempts: Final[int]
+    tries: Final[list[tuple[str, str, str | None, int | None, float, float]]]
+    """Each attempt: upstream, the upstream's name for the model, kind and status of its fault, when it began
+    and how long it took.
+    """
+    code: Final[str | None]
+    """Of an error that the front answered with by itself: `invalid_api_key`, `request_too_large`, …"""
     streamed: Final[bool]
     """The client was sent an event stream."""
     usage: Final[Usage | None]
@@ -309,7 +269,19 @@ class Outcome:
     """Data events from the upstream."""
     malformed: Final[int]
     token_events: Final[int]
-    """Events that bore output: the estimate of its tokens where a stream broke off before its usage."""
+    """Events that bore output."""
+    estimated: Final[bool]
+    """The reply ended before its usage, and `counted_output` stands for it."""
+    counted_output: Final[int]
+    """Output tokens, counted from events."""
+    cost: Final[str | None]
+    """USD, exact, plain decimal text: what the last attempt's `Pricing` says of the usage, or of what was
+    counted where that is `estimated`. None: not known, or there was no pricing.
+    """
+    priced: Final[bool]
+    """False: there were tokens, and no known cost."""
+    stalled: Final[bool]
+    """The client took nothing for `client_stall_seconds`, and was cut; `client_left` is also set."""
     bytes_in: Final[int]
     bytes_out: Final[int]
     left_out: Final[list[str]]
@@ -323,62 +295,277 @@ class Outcome:
     upstream_request_id: Final[str | None]
 
 @final
-class Exchange:
-    """One request on its way."""
+class Tariff:
+    """What a model's tokens cost: `base`, and (input tokens, rates) that replace it above so many, the
+    highest first.
 
-    def client_left(self) -> None:
-        """The client is gone: stop the upstream. Idempotent; nothing happens once the exchange has ended."""
-    def on_finish(self, callback: Callable[[Outcome], None]) -> None:
-        """Call `callback(outcome)` once: on the relay's thread, or here and now where it has ended."""
-    def kept(self) -> bytes | None:
-        """All of the body that was sent, once; None where none was to be kept, or it was more than that."""
-    outcome: Final[Outcome | None]
-    """Set before the last frame is handed to the server."""
+    Rates are USD per token as plain decimal text (`0.000001`), None where not known, in this order: `input`,
+    `cached_input`, `cache_write`, `cache_write_1h`, `output`, `reasoning`, `input_audio`, `input_image`,
+    `output_audio`, `output_image`. Raises `ValueError` for another number of rates, for a text that is no
+    such number, and for rates that 256 bits cannot hold exactly beside each other.
+    """
+
+    def __new__(
+        cls, base: Sequence[str | None], tiers: Sequence[tuple[int, Sequence[str | None]]]
+    ) -> Tariff: ...
 
 @final
-class Relay:
-    """One thread that does all upstream I/O of this process without holding the GIL. Starts its thread on
-    construction: make it in the worker, never at import.
+class Pricing:
+    """How a route's replies are priced: by `tariff` (None: every cost is unknown), shown in `style`
+    (`openrouter`, `cocoon` or `none`).
+    """
 
-    `client_buffer_bytes`: all that waits for one slow client, where the server's own buffer is a quarter of
-    it. `drain_…` bound the replies that are read on after their client has left: seconds and bytes of each,
-    and how many at once.
+    def __new__(cls, tariff: Tariff | None, style: str) -> Pricing: ...
+    def price(
+        self,
+        *,
+        input_tokens: int | None = None,
+        cached_input_tokens: int | None = None,
+        cache_write_tokens: int | None = None,
+        cache_write_1h_tokens: int | None = None,
+        output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+        input_audio_tokens: int | None = None,
+        output_audio_tokens: int | None = None,
+        input_image_tokens: int | None = None,
+        output_image_tokens: int | None = None,
+    ) -> tuple[str | None, bytes | None]:
+        """The cost in USD as plain decimal text, None where it is not known, and the JSON members that the
+        usage object gains, None where it gains none.
+        """
+
+@final
+class Arrived:
+    """A request has come, and is whole. It is answered once, by `forward` or `reply`: now, or later from any
+    thread. Both return False where it is too late: the client has left, the time for the decision is over, or
+    it has been answered.
+    """
+
+    ticket: Final[int]
+    """The request's number in this process; `Failed`, `PriceAsked` and `Ended` name it again."""
+    tag: Final[int | None]
+    """What `Front.submit` was given."""
+    endpoint: Final[str]
+    """`chat_completions`, `completions`, `embeddings` or `responses`."""
+    request_id: Final[str]
+    key: Final[bytes | None]
+    """SHA-256 of the bearer token that was presented."""
+    model: Final[str | None]
+    stream: Final[bool]
+    size: Final[int]
+    """Bytes of the body."""
+    max_output_tokens: Final[int | None]
+    """The client's own bound."""
+    user: Final[str | None]
+    """The end user that the client names; bounded."""
+    request: Final[Request | ResponsesRequest | None]
+    """None where it cannot be read; `error` says why."""
+    error: Final[ParseError | None]
+    def forward(
+        self,
+        route: Route,
+        *,
+        pricing: Pricing | None,
+        last: bool,
+        after: float = 0.0,
+        request: ResponsesRequest | None = None,
+        response_id: str | None = None,
+        keep: int | None = None,
+    ) -> bool:
+        """Send it to `route`, `after` so many seconds. `last`: nothing could follow, so nothing is held back.
+
+        `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
+        response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
+        """
+    def reply(self, status: int, headers: _Headers, body: bytes) -> bool:
+        """Answer with this. `x-request-id` and the length are added."""
+
+@final
+class Failed:
+    """An attempt failed with nothing sent to the client. It is answered once, as `Arrived` is."""
+
+    ticket: Final[int]
+    fault: Final[Fault]
+    attempts: Final[int]
+    """So far."""
+    def attempt(self, route: Route, *, pricing: Pricing | None, last: bool, after: float = 0.0) -> bool:
+        """Try `route` next; see `Arrived.forward`."""
+    def reply(self, status: int, headers: _Headers, body: bytes) -> bool:
+        """Answer with this. `x-request-id` and the length are added."""
+
+@final
+class PriceAsked:
+    """What does this usage cost? Only of attempts without a `Pricing`; it is answered once."""
+
+    ticket: Final[int]
+    usage: Final[Usage]
+    def answer(self, members: bytes | None) -> bool:
+        """JSON members to add to the usage object (no braces, no leading comma), or None."""
+
+@final
+class Ended:
+    """An exchange is over. Exactly once for each ticket, last; also for what the front refused by itself, of
+    which there was no `Arrived`.
+    """
+
+    ticket: Final[int]
+    tag: Final[int | None]
+    endpoint: Final[str]
+    """Empty where it is none of the four."""
+    request_id: Final[str]
+    key: Final[bytes | None]
+    """SHA-256 of the bearer token that was presented."""
+    model: Final[str | None]
+    """As the client wrote it; None where it was not read."""
+    outcome: Final[Outcome]
+    kept: Final[bytes | None]
+    """The reply's body, where `keep` asked for it, and all of it fitted and reached the client."""
+    request: Final[Request | ResponsesRequest | None]
+    """The client's request, where `keep` was given."""
+
+@final
+class Died:
+    """An engine thread has ended, or panicked outside of an exchange: the process must end with an error."""
+
+    message: Final[str]
+
+_Event = Arrived | Failed | PriceAsked | Ended | Died
+
+@final
+class Decisions:
+    """The queue between the engine threads and the one that decides.
+
+    `patience`: a decision that has not come after so many seconds is answered with 503, `undecided`.
+    """
+
+    def __new__(cls, *, patience: float = 15.0) -> Decisions: ...
+    def wait(self, seconds: float) -> list[_Event]:
+        """All there is, in order; waits without the GIL for the first. Empty after `seconds`, or where `wake`
+        was called since the last call.
+        """
+    def wake(self) -> None:
+        """End the `wait` under way, or else the next one. Any thread."""
+    def fileno(self) -> int:
+        """For an event loop in place of `wait`: readable while there is something to `take`."""
+    def take(self) -> list[_Event]:
+        """All there is, in order, without waiting."""
+
+@final
+class Tls:
+    """TLS towards clients; files are PEM. Raises `sluicegate.errors.ConfigurationError`.
+
+    `min_version`: `1.2` or `1.3`. `client_ca_file`: clients must show a certificate that these signed.
     """
 
     def __new__(
         cls,
+        cert_file: str,
+        key_file: str,
         *,
-        max_event_bytes: int = ...,
-        max_reply_bytes: int = ...,
-        client_buffer_bytes: int = ...,
-        keepalive_seconds: float | None = None,
-        drain_seconds: float = 60.0,
-        drain_bytes: int = ...,
-        drain_replies: int = 100,
-    ) -> Relay: ...
-    def forward(
-        self,
-        request: Request | ResponsesRequest,
-        path: str,
-        route: Route,
-        headers: _Headers,
-        request_id: str,
-        reply: Reply,
-        *,
-        response_id: str | None = None,
-        keep: int | None = None,
-    ) -> Exchange:
-        """Send `request` to `route` and pump the reply into `reply.send`.
+        key_password: str | None = None,
+        min_version: str = "1.2",
+        client_ca_file: str | None = None,
+    ) -> Tls: ...
 
-        `path` is the endpoint below the base URL (`/responses`). `headers` are the client's, as ASGI gives
-        them; hop-by-hop ones, credentials and cookies are left out here. Where an upstream does not serve the
-        interface both ways are translated, and a response made so has the id `response_id`.
-        `keep`: the bytes of the reply that `Exchange.kept` may give.
+@final
+class ListenBounds:
+    """What one listening front takes from its clients. Times are seconds."""
+
+    def __new__(
+        cls,
+        *,
+        head_bytes: int,
+        url_bytes: int,
+        headers: int,
+        head_seconds: float,
+        body_pause_seconds: float,
+        idle_seconds: float,
+        connections: int,
+        http2_streams: int,
+        http2_resets: int,
+        stall_seconds: float | None,
+    ) -> ListenBounds: ...
+
+@final
+class Exchange:
+    """One request of `Front.submit` on its way."""
+
+    ticket: Final[int]
+    def take(self) -> tuple[tuple[int, list[tuple[bytes, bytes]]] | None, bytes, bool, bool]:
+        """What there is for the client: status and headers (once), bytes of the body, whether that is all,
+        whether the reply stays incomplete, so that the connection must be cut.
+        """
+    def leave(self) -> None:
+        """The client is gone. Idempotent; nothing happens once the exchange has ended."""
+
+@final
+class Front:
+    """The engine threads: they accept, forward and deliver. They start here, so make it where they shall run.
+
+    `client_buffer_bytes`: all that waits for one slow client. `drain_…` bound the replies that are read on
+    after their client has left: seconds and bytes of each, and how many at once. `max_requests` in flight;
+    more are answered with 503.
+    """
+
+    def __new__(
+        cls,
+        decisions: Decisions,
+        *,
+        threads: int = 1,
+        max_body_bytes: int,
+        max_event_bytes: int,
+        max_reply_bytes: int,
+        client_buffer_bytes: int,
+        keepalive_seconds: float | None,
+        client_stall_seconds: float | None,
+        drain_seconds: float,
+        drain_bytes: int,
+        drain_replies: int,
+        max_requests: int,
+    ) -> Front: ...
+    def callers(
+        self,
+        digests: list[bytes] | None,
+        missing: tuple[int, _Headers, bytes],
+        unknown: tuple[int, _Headers, bytes],
+    ) -> None:
+        """SHA-256 of the keys that may call; None: anyone. A request without a key is answered with `missing`
+        at its head, one with another key with `unknown`. In one step; any thread, any time.
+        """
+    def listen(
+        self,
+        host: str,
+        port: int,
+        application: str,
+        *,
+        http2: bool,
+        tls: Tls | None,
+        bounds: ListenBounds,
+    ) -> None:
+        """Accept at `host`, an IP address, and `port`: each thread on a socket of its own (SO_REUSEPORT).
+        What is not answered here goes to the Unix socket at the path `application`. Raises `OSError`.
+        """
+    def submit(
+        self, endpoint: str, headers: _Headers, body: bytes, request_id: str, *, tag: int | None = None
+    ) -> Exchange:
+        """The same exchange without a socket. With a `tag` no key is checked.
+
+        Raises `sluicegate.errors.RelayClosed` after `close`.
+        """
+    def fileno(self) -> int:
+        """Readable while `ready` has something."""
+    def ready(self) -> list[int]:
+        """The tickets of `submit` that have got something to `take` since they were last named here."""
+    def drain(self) -> None:
+        """Accept no more; connections end after the reply under way. Idempotent."""
+    def close(self) -> None:
+        """End every exchange, each with its `Ended`, and then the threads. Idempotent; blocks for up to about
+        two seconds, without the GIL.
         """
     active: Final[int]
     """Exchanges under way."""
-    def close(self) -> None:
-        """End every exchange and the thread. Idempotent."""
+    connections: Final[int]
+    """Clients' connections."""
 
 @final
 class SSESplitter:
@@ -552,9 +739,9 @@ class HarmonyDecoder:
 class Pipeline:
     """A reply's whole way through the core, as the gateway takes it: bytes in, the client's bytes out.
 
-    `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called as
-    `Reply.price` is, or is the members themselves, the same for any usage (`ValueError` where they are
-    none). It must not use the pipeline.
+    `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called with each usage
+    object and returns members to add to it (no braces, no leading comma), or None; or it is the members
+    themselves, the same for any usage (`ValueError` where they are none). It must not use the pipeline.
 
     >>> pipeline = Pipeline(price=lambda usage: b'"cost":%d' % usage.total_tokens)
     >>> pipeline.feed(b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}}\\n\\n')

@@ -26,7 +26,12 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version.",
 )
 def main() -> None:
     """A streaming gateway for LLM traffic."""
@@ -34,20 +39,27 @@ def main() -> None:
 
 @main.command()
 @click.option(
-    "--config", "file", type=_FILE, help="YAML or TOML; left out: the scripted upstream's defaults."
+    "--config",
+    "file",
+    type=_FILE,
+    help="The configuration, a YAML or TOML file. Without it the gateway serves the scripted upstream.",
 )
-@click.option("--host", help="In place of server.host.")
-@click.option("--port", type=_PORT, help="In place of server.port.")
-@click.option("--workers", type=click.IntRange(1, 256), help="In place of server.workers.")
-def serve(file: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
-    """Run the gateway."""
+@click.option("--host", help="The address to listen on, in place of server.host.")
+@click.option("--port", type=_PORT, help="The port to listen on, in place of server.port.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="How many threads move bytes, in place of server.threads.",
+)
+def serve(file: Path | None, host: str | None, port: int | None, threads: int | None) -> None:
+    """Run the gateway until it is told to stop."""
     from sluicegate.server import serve as run
 
     config = _default() if file is None else _load(file)
-    options = {"host": host, "port": port, "workers": workers}
+    options = {"host": host, "port": port, "threads": threads}
     given = {name: value for name, value in options.items() if value is not None}
     config = config.model_copy(update={"server": config.server.model_copy(update=given)})
-    if host is not None and config.is_open:
+    if host is not None and config.is_open_unsaid:
         click.echo(f"warning: {host} is reachable from other machines, and there are no keys", err=True)
     raise SystemExit(run(config, file))
 
@@ -69,11 +81,11 @@ def schema() -> None:
 
 
 @main.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=_PORT, default=18101, show_default=True, help="0: a free one.")
-@click.option("--model", "models", multiple=True, help="A model it lists; may be repeated.")
-@click.option("--idle-seconds", type=float, help="Close connections that are idle for so long.")
-@click.option("--script", default="{}", help="""What it replies, as JSON: '{"tokens": 50, "pace": 0.02}'""")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=_PORT, default=18101, show_default=True, help="The port; 0 is a free one.")
+@click.option("--model", "models", multiple=True, help="A model that it lists. The option may be repeated.")
+@click.option("--idle-seconds", type=float, help="How long an idle connection is kept.")
+@click.option("--script", default="{}", help="""What it replies: '{"tokens": 50, "pace": 0.02}'""")
 def mock(host: str, port: int, models: tuple[str, ...], idle_seconds: float | None, script: str) -> None:
     """Run the scripted upstream: a server that replies as it is told, without a model."""
     from sluicegate.testing import ScriptError, run_mock, script_from_json

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -32,12 +31,8 @@ async def wire(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireSt
 
 
 def resident(gateway: GatewayProcess) -> int:
-    """Bytes of memory that the gateway's one worker holds."""
-    [line] = gateway.find(event="worker_started")
-    for text in Path(f"/proc/{line['pid']}/status").read_text().splitlines():
-        if text.startswith("RssAnon:"):
-            return int(text.split()[1]) * KIB
-    raise AssertionError("no RssAnon")
+    """Bytes of memory that the gateway holds."""
+    return gateway.private_memory
 
 
 class Unread:

@@ -1,4 +1,4 @@
-"""Stored and background responses through a real gateway with two workers, as clients see them."""
+"""Stored and background responses through two real gateways on one store, as clients see them."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from fakes.exposition import Samples
 from harness.responses_stream import check
+from harness.shared_gateway import second_gateway
 from harness.strict_openai import validate
 from harness.wire_stand import MODEL, WireStand, wire_stand
 from sluicegate.testing import Fault, Script
@@ -31,7 +33,7 @@ ENDED = ("completed", "incomplete", "failed", "cancelled")
 
 
 class Client:
-    """One caller. Each request has a connection of its own, and so any worker may get it."""
+    """One caller. Each request has a connection of its own, and so either gateway may get it."""
 
     def __init__(self, stand: WireStand, headers: dict[str, str]) -> None:
         self.stand = stand
@@ -97,13 +99,16 @@ class Client:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireStand]:
     config = {
-        "server": {"workers": 2},
+        "server": {"reuse_port": True},
         "upstreams": {"local": {"api": "responses"}, "chat": {}},
         "models": {"chat": {"upstream": "chat", "model": MODEL}},
         "keys": [{"name": "alice", "key": "alice-key"}, {"name": "bob", "key": "bob-key"}],
         "responses": {"lease_seconds": 2},
     }
-    async with wire_stand(Path(tmp_path_factory.mktemp("stored")), config) as stand:
+    async with (
+        wire_stand(Path(tmp_path_factory.mktemp("stored")), config) as stand,
+        second_gateway(stand.gateway, Path(tmp_path_factory.mktemp("second"))),
+    ):
         yield stand
 
 
@@ -342,9 +347,14 @@ async def test_metrics_count_what_has_ended(alice: Client) -> None:
     id = await alice.begin()
     await alice.until(id, "completed")
     kept = {"kind": "background", "status": "completed"}
-    samples = await alice.stand.gateway.wait_metrics(
-        lambda found: (found.value("sluicegate_stored_responses_total", **kept) or 0) > 0
-    )
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            # A new connection each time: one of the two gateways has run it.
+            async with httpx.AsyncClient(base_url=alice.stand.gateway.base_url) as client:
+                samples = Samples((await client.get("/metrics")).text)
+            if samples.value("sluicegate_stored_responses_total", **kept):
+                break
+            await asyncio.sleep(0.05)
     assert samples.value("sluicegate_background_queued") is not None
 
 

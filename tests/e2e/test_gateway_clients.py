@@ -17,9 +17,8 @@ SMALL = CHAT | {"mock": {"tokens": 1, "chunk_bytes": 0}}
 
 
 def resident_bytes(gateway: GatewayProcess) -> int:
-    """Of the one worker."""
-    [line] = gateway.find(event="worker_started")
-    pages = int(Path(f"/proc/{line['pid']}/statm").read_text().split()[1])
+    """Of the process."""
+    pages = int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1])
     return pages * 4096
 
 

@@ -1,9 +1,11 @@
-"""Starting, stopping, draining; workers that die, parents that die."""
+"""Starting, stopping, draining; signals of every kind; a second gateway beside the first."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +39,8 @@ async def begin_stream(gateway: GatewayProcess) -> "asyncio.Task[str]":
     return task
 
 
-def worker_pids(gateway: GatewayProcess) -> list[int]:
-    return [line["pid"] for line in gateway.find(event="worker_started")]
-
-
 def command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
-
-
-def alive(pid: int) -> bool:
-    # A process that has ended stays until its parent has looked; nobody may ever look here.
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-async def until_gone(*pids: int, seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while any(map(alive, pids)):  # noqa: ASYNC110 - another's children tell nobody
-            await asyncio.sleep(0.02)
 
 
 # === stopping ===
@@ -130,7 +114,7 @@ async def test_a_second_signal_ends_it_at_once(
 async def test_a_signal_to_the_whole_group_is_one_order(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    """Ctrl-C in a terminal, `timeout`, a supervisor: parent and workers get it, some get it twice."""
+    """Ctrl-C in a terminal, `timeout`, a supervisor: the process gets it twice."""
     upstream.script = Script(tokens=40, pace=0.05)
     running = await gateway(config)
     stream = await begin_stream(running)
@@ -144,41 +128,28 @@ async def test_a_signal_to_the_whole_group_is_one_order(
 async def test_signals_that_come_at_once_are_one_order(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    """A worker has its parent's SIGTERM and the group's SIGINT before it has looked at either."""
+    """A SIGTERM and the group's SIGINT are there before the process has looked at either."""
     upstream.script = Script(tokens=40, pace=0.05)
     running = await gateway(config)
     stream = await begin_stream(running)
-    [worker] = worker_pids(running)
-    os.kill(worker, signal.SIGSTOP)
+    running.signal(signal.SIGSTOP)
+    running.signal(signal.SIGTERM)
     running.signal(signal.SIGINT)
-    os.kill(worker, signal.SIGTERM)
-    os.kill(worker, signal.SIGINT)
-    os.kill(worker, signal.SIGCONT)
-    for _ in range(20):
-        # One that is still pending swallows those that come after it.
-        await asyncio.sleep(0.005)
-        os.kill(worker, signal.SIGTERM)
-        os.kill(worker, signal.SIGINT)
+    running.signal(signal.SIGCONT)
     await running.wait_line(event="draining")
     assert (await stream).endswith("data: [DONE]\n\n")
     assert await running.wait() == 0
     assert len(running.find(event="draining")) == 1
 
 
-async def test_many_signals_to_a_worker_do_not_hang_it(
-    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+async def test_an_echo_of_the_order_does_not_disturb_the_end(
+    gateway: StartGateway, config: dict[str, Any]
 ) -> None:
-    upstream.script = Script(tokens=60, pace=0.05)
+    """With nothing to wait for the process is about to be gone when the second one comes."""
     running = await gateway(config)
-    stream = await begin_stream(running)
-    [worker] = worker_pids(running)
-    running.signal()
+    running.signal(signal.SIGTERM)
     await running.wait_line(event="draining")
-    await asyncio.sleep(0.7)
-    for _ in range(10):
-        os.kill(worker, signal.SIGTERM)
-        await asyncio.sleep(0.01)
-    assert (await stream).endswith("data: [DONE]\n\n")
+    running.signal(signal.SIGINT)
     assert await running.wait() == 0
 
 
@@ -190,16 +161,48 @@ async def test_idle_connections_do_not_delay_the_end(gateway: StartGateway, conf
         assert await running.wait(5) == 0
 
 
+async def test_probes_are_told_that_it_drains(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    """By a refused connection, or by 503 on one that is still open; what runs is not disturbed."""
+    upstream.script = Script(tokens=40, pace=0.05)
+    running = await gateway(config)
+    async with httpx.AsyncClient(base_url=running.base_url) as probe:
+        assert (await probe.get("/readyz")).status_code == 200
+        stream = await begin_stream(running)
+        running.signal()
+        await running.wait_line(event="draining")
+        with contextlib.suppress(httpx.TransportError):
+            assert (await probe.get("/readyz")).status_code == 503
+    assert (await stream).endswith("data: [DONE]\n\n")
+    assert await running.wait() == 0
+
+
 async def test_nothing_is_left_behind(gateway: StartGateway, config: dict[str, Any], tmp_path: Path) -> None:
     base = tmp_path / "tmp"
     base.mkdir()
-    running = await gateway({**config, "server": {"workers": 2}}, TMPDIR=str(base))
-    assert [entry.name.startswith("sluicegate-metrics-") for entry in base.iterdir()] == [True]
-    await running.wait_line(2, event="worker_started")
-    pids = worker_pids(running)
+    running = await gateway(config, TMPDIR=str(base))
+    [directory] = base.iterdir()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert await running.stop() == 0
     assert list(base.iterdir()) == []
-    await until_gone(*pids)
+
+
+async def test_nothing_is_left_behind_by_an_end_at_once(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any], tmp_path: Path
+) -> None:
+    base = tmp_path / "tmp"
+    base.mkdir()
+    upstream.script = Script(tokens=5_000, pace=0.02)
+    running = await gateway(config, TMPDIR=str(base))
+    stream = await begin_stream(running)
+    running.signal()
+    await running.wait_line(event="draining")
+    await asyncio.sleep(0.6)  # Closer together they count as one.
+    running.signal()
+    assert await running.wait(5) == 128 + signal.SIGTERM
+    assert list(base.iterdir()) == []
+    await asyncio.gather(stream, return_exceptions=True)
 
 
 # === starting ===
@@ -208,8 +211,7 @@ async def test_nothing_is_left_behind(gateway: StartGateway, config: dict[str, A
 async def test_no_secret_is_on_a_command_line(gateway: StartGateway, config: dict[str, Any]) -> None:
     config["keys"] = [{"name": "team", "key": "sk-on-no-command-line"}]
     running = await gateway(config)
-    for pid in (running.pid, *worker_pids(running)):
-        assert "sk-on-no" not in command_line(pid)
+    assert "sk-on-no" not in command_line(running.pid)
 
 
 async def test_a_port_in_use_is_told_and_ends_with_1(
@@ -245,52 +247,42 @@ async def test_an_upstream_that_cannot_be_used_is_told_before_it_serves(
         await process.kill()
 
 
-# === several workers ===
+# === two gateways ===
 
 
-async def test_metrics_of_all_workers_come_from_each(
+async def test_one_gateway_takes_over_from_another(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any], tmp_path: Path
+) -> None:
+    """An upgrade: both listen for a moment, and no stream is cut."""
+    shared = {**config, "server": {"reuse_port": True, "threads": 2}}
+    upstream.script = Script(tokens=60, pace=0.05)
+    old = await gateway(shared)
+    stream = await begin_stream(old)
+    port = int(old.base_url.rpartition(":")[2])
+    new = await gateway({**shared, "server": shared["server"] | {"port": port}})
+    assert new.base_url == old.base_url
+    old.signal()
+    await old.wait_line(event="draining")
+    upstream.script = Script()
+    for _ in range(20):
+        async with httpx.AsyncClient(base_url=new.base_url) as client:
+            assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    assert (await stream).endswith("data: [DONE]\n\n")
+    assert await old.wait() == 0
+    await new.wait_request(20, status=200)
+
+
+# === threads ===
+
+
+async def test_every_thread_serves_and_is_counted(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
-    running = await gateway({**config, "server": {"workers": 2}})
-    await running.wait_line(2, event="worker_started")
+    running = await gateway({**config, "server": {"threads": 3}})
+    assert running.find(event="listening")[0]["threads"] == 3
     count = 40
     for _ in range(count):
         async with httpx.AsyncClient(base_url=running.base_url) as client:
             assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
     name = "sluicegate_requests_total"
-    for _ in range(5):
-        async with httpx.AsyncClient(base_url=running.base_url) as client:
-            assert (await client.get("/metrics")).status_code == 200
     await running.wait_metrics(lambda metrics: metrics.value(name, model="small") == count)
-
-
-async def test_a_worker_that_dies_is_replaced_and_its_streams_are_not_counted_on(
-    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
-) -> None:
-    upstream.script = Script(tokens=5_000, pace=0.02)
-    running = await gateway(config)
-    running.may_complain = True
-    stream = await begin_stream(running)
-    [worker] = worker_pids(running)
-    os.kill(worker, signal.SIGKILL)
-    await asyncio.gather(stream, return_exceptions=True)
-    await running.wait_line(2, event="worker_started", seconds=20)
-    upstream.script = Script()
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                async with httpx.AsyncClient(base_url=running.base_url) as client:
-                    assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
-                break
-            except httpx.TransportError:
-                await asyncio.sleep(0.05)
-    metrics = await running.wait_metrics(lambda metrics: metrics.value("sluicegate_requests_total") == 1)
-    assert not metrics.value("sluicegate_active_streams", model="small")
-
-
-async def test_workers_end_when_their_parent_is_killed(gateway: StartGateway, config: dict[str, Any]) -> None:
-    running = await gateway({**config, "server": {"workers": 2}})
-    await running.wait_line(2, event="worker_started")
-    pids = worker_pids(running)
-    os.kill(running.pid, signal.SIGKILL)
-    await until_gone(*pids)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,6 @@ async def test_new_models_are_served_and_no_stream_is_cut(
                 assert "error" not in await anext(lines)
     line = await running.wait_request(streamed=True)
     assert (line["result"], line["upstream"]) == ("client_left", "local")
-    assert len(running.find(event="worker_started")) == 1, "the worker is the same"
     assert not running.find(event="draining")
 
 
@@ -84,25 +82,20 @@ async def test_a_file_with_faults_changes_nothing_until_it_is_right(
     assert len(running.find(event="reload_failed")) == 1, "said once"
 
 
-async def test_each_worker_takes_it_and_so_does_one_that_comes_later(
+async def test_every_thread_takes_it_at_once(
     gateway: StartGateway, config: dict[str, Any], tmp_path: Path
 ) -> None:
-    running = await gateway({**config, "server": {"workers": 2}})
-    running.may_complain = True
-    await running.wait_line(2, event="worker_started")
-    rewrite(tmp_path, config, models={"new": "local"})
-    await running.wait_line(2, event="reloaded")
-    pids = {line["pid"] for line in running.find(event="worker_started")}
-    assert {line["pid"] for line in running.find(event="reloaded")} == pids
-    os.kill(min(pids), signal.SIGKILL)
-    await running.wait_line(3, event="worker_started", seconds=20)
+    """Once it is logged, no connection is served by what was before."""
+    keys = [{"name": "team", "key": "sk-team"}]
+    running = await gateway({**config, "server": {"threads": 3}})
+    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    rewrite(tmp_path, config, keys=keys)
+    await running.wait_line(event="reloaded")
     for _ in range(20):
         async with httpx.AsyncClient(base_url=running.base_url) as client:
-            try:
-                listing = (await client.get("/v1/models")).json()
-            except httpx.TransportError:
-                continue  # A connection that the dead worker had taken.
-            assert [model["id"] for model in listing["data"]] == ["new"]
+            assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 401
+    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 401
+    assert len(running.find(event="reloaded")) == 1
 
 
 async def test_a_key_that_is_taken_out_is_refused(
@@ -146,15 +139,74 @@ async def test_the_pool_of_an_upstream_that_stays_is_kept(
     assert upstream.connections_made == 1
 
 
-async def test_what_needs_a_restart_is_told(
+async def test_what_needs_a_restart_is_told_and_the_rest_applies(
     gateway: StartGateway, config: dict[str, Any], tmp_path: Path
 ) -> None:
     running = await gateway(config)
     path = config_file(tmp_path)
     whole = json.loads(path.read_text())
-    whole["server"]["workers"] = 3
+    whole["server"]["threads"] = 3
+    whole["responses"]["concurrency"] = 3
+    whole["models"] = {"new": "local"}
     path.write_text(json.dumps(whole))
-    line = await running.wait_line(event="needs_restart")
-    assert line["section"] == "server"
+    for section in ("server", "responses"):
+        await running.wait_line(event="needs_restart", section=section)
     await running.wait_line(event="reloaded")
-    assert len(running.find(event="worker_started")) == 1
+    assert await models(running) == ["new"]
+    whole["models"] = {"newer": "local"}
+    path.write_text(json.dumps(whole))
+    await running.wait_line(2, event="reloaded")
+    assert len(running.find(event="needs_restart")) == 2, "each is said once"
+
+
+# === a file that is being written ===
+
+KEYED = """\
+server: {{host: 127.0.0.1, port: 0, log: {{format: json}}}}
+upstreams:
+  local:
+    base_url: {base_url}
+models:
+  small: local
+cost: {{genai_prices: false}}
+responses: {{path: {store}}}
+keys:
+  - name: team
+    key: sk-abcdefgh
+"""
+
+
+@pytest.mark.parametrize("until", ["server:", "models", "keys:", "  - name", "abcd", "efgh\n"])
+async def test_a_file_that_is_being_written_lets_nobody_in(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any], tmp_path: Path, until: str
+) -> None:
+    running = await gateway({**config, "keys": [{"name": "team", "key": "sk-abcdefgh"}]})
+    running.may_complain = True
+    path = config_file(tmp_path)
+    whole = KEYED.format(base_url=upstream.base_url, store=tmp_path / "gateway-0" / "responses.db")
+    path.write_text(whole[: whole.rindex(until)])
+    running.signal(signal.SIGHUP)
+    await running.wait_line(event="reload_failed")
+    for token in ("", "sk-", "sk-abcd"):
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        reply = await running.client.post("/v1/chat/completions", json=CHAT, headers=headers)
+        assert reply.status_code == 401
+    path.write_text(whole)
+    await running.wait_line(event="reloaded")
+    headers = {"authorization": "Bearer sk-abcdefgh"}
+    reply = await running.client.post("/v1/chat/completions", json=CHAT, headers=headers)
+    assert reply.status_code == 200
+
+
+async def test_a_gateway_is_opened_by_word_only(
+    gateway: StartGateway, config: dict[str, Any], tmp_path: Path
+) -> None:
+    running = await gateway({**config, "keys": [{"name": "team", "key": "sk-team"}]})
+    running.may_complain = True
+    rewrite(tmp_path, config)
+    line = await running.wait_line(event="reload_failed")
+    assert any("access: open" in fault for fault in line["faults"])
+    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 401
+    rewrite(tmp_path, config, access="open")
+    await running.wait_line(event="reloaded")
+    assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 200

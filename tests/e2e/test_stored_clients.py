@@ -1,10 +1,9 @@
-"""The `openai` package and stored responses: two workers, chat and Responses upstreams, killed at times."""
+"""The `openai` package and stored responses: two gateways on one store, two kinds of upstreams, kills."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from openai.types.responses import Response
 
 from harness.gateway_process import GatewayProcess
 from harness.llama_cpp import NAME, LlamaCppProcess
-from harness.shared_gateway import shared_gateway
+from harness.shared_gateway import second_gateway, shared_gateway
 from harness.strict_openai import validate
 from sluicegate.testing import Script, ScriptedUpstream
 
@@ -57,7 +56,7 @@ class Stand:
 
 def configured(upstream: ScriptedUpstream, path: Path) -> dict[str, Any]:
     return {
-        "server": {"workers": 2, "drain_seconds": 2},
+        "server": {"reuse_port": True, "drain_seconds": 2},
         "upstreams": {
             "chat": {"base_url": upstream.base_url},
             "responses": {"base_url": upstream.base_url, "api": "responses"},
@@ -69,12 +68,19 @@ def configured(upstream: ScriptedUpstream, path: Path) -> dict[str, Any]:
     }
 
 
+def second(gateway: GatewayProcess, directory: Path) -> AbstractAsyncContextManager[GatewayProcess]:
+    """Another on its port and its store."""
+    own = directory / "second"
+    own.mkdir()
+    return second_gateway(gateway, own)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand]:
     directory = tmp_path_factory.mktemp("stored")
     async with ScriptedUpstream() as upstream:
         config = configured(upstream, directory / "responses.db")
-        async with shared_gateway(config, directory) as gateway:
+        async with shared_gateway(config, directory) as gateway, second(gateway, directory):
             access: dict[str, Any] = {"base_url": gateway.api_url, "api_key": "-", "max_retries": 0}
             async with openai.AsyncOpenAI(**access, timeout=30) as client:
                 with openai.OpenAI(**access, timeout=30) as sync_client:
@@ -164,7 +170,7 @@ async def test_a_conversation(stand: Stand, model: str) -> None:
         await stand.client.responses.create(model="chat", input="x", previous_response_id="resp_none")
 
 
-async def test_the_time_from_an_event_to_another_workers_client(stand: Stand) -> None:
+async def test_the_time_from_an_event_to_another_processes_client(stand: Stand) -> None:
     # Bound generously: what matters is that it is a matter of polls, not of leases.
     stand.upstream.script = Script(tokens=20, pace=0.2)
     response = await stand.begin(model="chat")
@@ -184,25 +190,34 @@ async def test_the_time_from_an_event_to_another_workers_client(stand: Stand) ->
 # === death ===
 
 
-async def test_a_killed_worker_leaves_nothing_hanging(stand: Stand) -> None:
-    ids = [(await stand.begin(model=model)).id for model in MODELS * 3]
-    await stand.events(ids[0])
-    victims = [line["pid"] for line in stand.gateway.find(event="worker_started")][-2:]
-    for pid in victims[:1]:
-        os.kill(pid, signal.SIGKILL)
-    for id in ids:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                try:
-                    found = await stand.ended(id)
-                    whole = await stand.events(id)
-                except (openai.APIConnectionError, openai.InternalServerError):
-                    await asyncio.sleep(0.1)
-                    continue
-                break
-        assert found.status in ("completed", "failed")
-        assert [event.sequence_number for event in whole] == list(range(len(whole)))
-        assert whole[-1].response == found
+async def test_a_killed_process_leaves_nothing_hanging(tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script = SLOW
+        config = configured(upstream, tmp_path / "responses.db")
+        async with (
+            shared_gateway(config, tmp_path) as first,
+            second(first, tmp_path) as victim,
+            openai.AsyncOpenAI(base_url=first.api_url, api_key="-", max_retries=0, timeout=30) as client,
+        ):
+            stand = Stand(upstream, first, client, None)  # type: ignore[arg-type]
+            ids = [(await stand.begin(model=model)).id for model in MODELS * 3]
+            await stand.events(ids[0])
+            await victim.kill()
+            for id in ids:
+                found, whole = await answered(stand, id)
+                assert found.status in ("completed", "failed")
+                assert [event.sequence_number for event in whole] == list(range(len(whole)))
+                assert whole[-1].response == found
+
+
+async def answered(stand: Stand, id: str) -> tuple[Response, list[Any]]:
+    """A response that has ended and its events, whatever connections break meanwhile."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                return await stand.ended(id), await stand.events(id)
+            except (openai.APIConnectionError, openai.InternalServerError):
+                await asyncio.sleep(0.1)
 
 
 async def some_events(client: openai.AsyncOpenAI, id: str, count: int) -> list[Any]:
@@ -221,22 +236,23 @@ async def test_all_of_it_killed_and_started_again(tmp_path: Path) -> None:
         upstream.script = Script(tokens=200, pace=0.05)
         config = configured(upstream, tmp_path / "responses.db")
         config["responses"]["concurrency"] = 1
-        first = await GatewayProcess.start(config, tmp_path)
-        try:
-            access: dict[str, Any] = {"api_key": "-", "max_retries": 0, "timeout": 30}
-            async with openai.AsyncOpenAI(base_url=first.api_url, **access) as client:
-                stand = Stand(upstream, first, client, None)  # type: ignore[arg-type]
-                ids = [(await stand.begin(model="chat")).id for _ in range(5)]
-                # Each worker has begun one, and output of both is kept.
-                seen, _ = [await some_events(client, id, 10) for id in ids[:2]]
-        finally:
-            await first.kill()
+        access: dict[str, Any] = {"api_key": "-", "max_retries": 0, "timeout": 30}
+        async with (
+            shared_gateway(config, tmp_path) as first,
+            second(first, tmp_path) as other,
+            openai.AsyncOpenAI(base_url=first.api_url, **access) as client,
+        ):
+            stand = Stand(upstream, first, client, None)  # type: ignore[arg-type]
+            ids = [(await stand.begin(model="chat")).id for _ in range(5)]
+            # Each process has begun one, and output of both is kept.
+            seen, _ = [await some_events(client, id, 10) for id in ids[:2]]
+            await asyncio.gather(first.kill(), other.kill())
         upstream.script = Script(tokens=3)
         async with (
-            shared_gateway(config, tmp_path) as second,
-            openai.AsyncOpenAI(base_url=second.api_url, **access) as client,
+            shared_gateway(config, tmp_path) as again,
+            openai.AsyncOpenAI(base_url=again.api_url, **access) as client,
         ):
-            stand = Stand(upstream, second, client, None)  # type: ignore[arg-type]
+            stand = Stand(upstream, again, client, None)  # type: ignore[arg-type]
             found = [await stand.ended(id) for id in ids]
             # The others were still queued.
             assert sorted(response.status or "" for response in found) == ["completed"] * 3 + ["failed"] * 2
@@ -282,13 +298,14 @@ async def test_llama_cpp_in_the_background(tmp_path_factory: pytest.TempPathFact
     server = await asyncio.to_thread(LlamaCppProcess.start, model, directory / "llama.log")
     try:
         config = {
-            "server": {"workers": 2},
+            "server": {"reuse_port": True},
             "upstreams": {"llama": {"base_url": server.base_url, "dialect": "llama.cpp"}},
             "models": {"river": f"llama/{NAME}"},
             "cost": {"genai_prices": False},
         }
         async with (
             shared_gateway(config, directory) as gateway,
+            second(gateway, directory),
             openai.AsyncOpenAI(base_url=gateway.api_url, api_key="-", max_retries=0, timeout=30) as client,
         ):
             stand = Stand(None, gateway, client, None)  # type: ignore[arg-type]

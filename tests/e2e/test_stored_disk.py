@@ -13,8 +13,8 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from harness.gateway_process import GatewayProcess, spawn
-from harness.shared_gateway import shared_gateway
+from harness.gateway_process import GatewayProcess, Line, spawn
+from harness.shared_gateway import second_gateway, shared_gateway
 from sluicegate.testing import Script, ScriptedUpstream
 
 ENDED = ("completed", "failed", "incomplete", "cancelled")
@@ -44,7 +44,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def configured(base_url: str, path: Path, **store: Any) -> dict[str, Any]:
     return {
-        "server": {"workers": 2, "drain_seconds": 2},
+        "server": {"reuse_port": True, "drain_seconds": 2},
         "upstreams": {
             "chat": {"base_url": base_url},
             "responses": {"base_url": base_url, "api": "responses"},
@@ -58,14 +58,30 @@ def configured(base_url: str, path: Path, **store: Any) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def serving(
     config: dict[str, Any], directory: Path
-) -> AsyncIterator[tuple[GatewayProcess, openai.AsyncOpenAI]]:
+) -> AsyncIterator[tuple[list[GatewayProcess], openai.AsyncOpenAI]]:
+    """Two gateways on one port and one store."""
+    second = directory / "second"
+    second.mkdir(exist_ok=True)
     async with (
         shared_gateway(config, directory) as gateway,
+        second_gateway(gateway, second) as other,
         openai.AsyncOpenAI(
             base_url=gateway.api_url, api_key="-", max_retries=0, timeout=WAIT_SECONDS
         ) as client,
     ):
-        yield gateway, client
+        yield [gateway, other], client
+
+
+async def either_says(gateways: list[GatewayProcess], **fields: Any) -> Line:
+    """The first line with these fields, whoever writes it."""
+    waits = [asyncio.ensure_future(gateway.wait_line(**fields)) for gateway in gateways]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def ended(client: openai.AsyncOpenAI, id: str) -> Response:
@@ -122,14 +138,14 @@ async def test_a_disk_that_is_full_for_a_moment_loses_nothing(disk: Path, tmp_pa
     async with ScriptedUpstream() as upstream:
         upstream.script = Script(tokens=60, pace=0.05)
         config = configured(upstream.base_url, disk / "responses.db", lease_seconds=20)
-        async with serving(config, tmp_path) as (gateway, client):
+        async with serving(config, tmp_path) as (gateways, client):
             id = await begun(client, model)
             upstream.script = Script()
             ballast = fill(disk)
-            await gateway.wait_line(event="response_store_failed")
+            await either_says(gateways, event="response_store_failed")
             await live_is_unharmed(client)
             await background_is_refused(client)
-            # Reading needs no room, whichever worker is asked, and be it the first time.
+            # Reading needs no room, whichever gateway is asked, and be it the first time.
             async with asyncio.TaskGroup() as looks:
                 asked = [looks.create_task(client.responses.retrieve(id)) for _ in range(8)]
             assert {look.result().status for look in asked} == {"in_progress"}
@@ -179,10 +195,10 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
         if not ran("chattr", "+i", str(path)):
             pytest.skip("no file can be made immutable here")
         try:
-            async with serving(config, tmp_path) as (gateway, client):
+            async with serving(config, tmp_path) as (gateways, client):
                 await live_is_unharmed(client)
                 await background_is_refused(client)
-                line = await gateway.wait_line(event="response_store_failed")
+                line = await either_says(gateways, event="response_store_failed")
                 assert "readonly" in json.dumps(line)
         finally:
             ran("chattr", "-i", str(path))

@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +40,7 @@ class GatewayProcess:
             asyncio.ensure_future(self._read_stderr()),
         ]
         self._client: httpx.AsyncClient | None = None
+        self.config_file = Path()
         self.base_url = ""
         """`http://127.0.0.1:port`, without a slash at the end."""
         self.may_complain = False
@@ -53,10 +54,12 @@ class GatewayProcess:
         environ: Mapping[str, str] | None = None,
         *,
         verify: ssl.SSLContext | bool = True,
+        launcher: Sequence[str] = ("sluicegate", "serve", "--config"),
     ) -> Self:
         """Run a gateway with `config`, on a free port unless it names one; returns once it is ready.
 
-        `verify`: how a client of it checks its certificate.
+        `verify`: how a client of it checks its certificate. `launcher`: the module that is run, and its
+        arguments up to the configuration's path.
         """
         server = {"host": "127.0.0.1", "port": 0, **config.get("server", {})}
         server["log"] = {"format": "json", **server.get("log", {})}
@@ -64,7 +67,10 @@ class GatewayProcess:
         # JSON is YAML.
         responses = {"path": str(directory / "responses.db"), **config.get("responses", {})}
         path.write_text(json.dumps({**config, "server": server, "responses": responses}))
-        gateway = cls(await spawn("serve", "--config", str(path), environ=environ), verify=verify)
+        module, *arguments = launcher
+        process = await spawn(*arguments, str(path), environ=environ, module=module)
+        gateway = cls(process, verify=verify)
+        gateway.config_file = path
         try:
             listening = await gateway.wait_line(event="listening", seconds=START_SECONDS)
             gateway.base_url = listening["address"]
@@ -75,6 +81,12 @@ class GatewayProcess:
         return gateway
 
     # === talking to it ===
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, _, port = self.base_url.partition("://")[2].partition(":")
+        return host, int(port)
 
     @property
     def api_url(self) -> str:
@@ -96,7 +108,7 @@ class GatewayProcess:
     async def wait_metrics(
         self, condition: Callable[[Samples], bool], seconds: float = WAIT_SECONDS
     ) -> Samples:
-        """Scrape until `condition` holds: what other workers did shows a moment later."""
+        """Scrape until `condition` holds: what was done a moment ago may show a moment later."""
         samples: Samples | None = None
         try:
             async with asyncio.timeout(seconds):
@@ -152,11 +164,25 @@ class GatewayProcess:
         return self._process.pid
 
     @property
+    def private_memory(self) -> int:
+        """Bytes of memory that it holds and that no file stands behind."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        [size] = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        return int(size.split()[1]) * 1024
+
+    @property
     def running(self) -> bool:
         return self._process.returncode is None
 
+    async def tell(self, command: str) -> None:
+        """One line to its standard input, which `harness.faulty_gateway` reads."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.write(f"{command}\n".encode())
+        await stdin.drain()
+
     def signal(self, number: int = signal.SIGTERM) -> None:
-        """Signal the parent process."""
+        """Signal the process."""
         self._process.send_signal(number)
 
     async def wait(self, seconds: float = WAIT_SECONDS) -> int:
@@ -177,7 +203,7 @@ class GatewayProcess:
         return await self.wait(seconds)
 
     async def kill(self) -> None:
-        """End it and its workers at once. Idempotent."""
+        """End it at once. Idempotent."""
         await self._close_client()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -228,13 +254,19 @@ StartGateway = Callable[..., Awaitable[GatewayProcess]]
 StartUpstream = Callable[..., Awaitable[ScriptedUpstream]]
 
 
-async def spawn(*arguments: str, environ: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
-    """`python -m sluicegate` with `arguments`, in a process group of its own: none of it outlives a test."""
+async def spawn(
+    *arguments: str, environ: Mapping[str, str] | None = None, module: str = "sluicegate"
+) -> asyncio.subprocess.Process:
+    """`python -m` with `module`, by default `sluicegate`, and `arguments`.
+
+    In a process group of its own: none of it outlives a test.
+    """
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "sluicegate",
+        module,
         *arguments,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(environ or {})},

@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {
 
 @dataclass
 class Soak:
-    """What happened. `memory`: (seconds since the start, bytes of the worker)."""
+    """What happened. `memory`: (seconds since the start, bytes of the gateway)."""
 
     seconds: float
     streams: int
@@ -117,22 +117,14 @@ async def load(
             clients.create_task(client())
 
 
-def resident(status: Path) -> int:
-    """Bytes of memory that a process holds, by its `/proc/…/status`."""
-    [size] = [text for text in status.read_text().splitlines() if text.startswith("RssAnon:")]
-    return int(size.split()[1]) * 1024
-
-
 @contextlib.asynccontextmanager
 async def watched(gateway: GatewayProcess, record: Soak) -> AsyncIterator[None]:
-    """Notes the memory of the gateway's worker all the while."""
-    [line] = gateway.find(event="worker_started")
-    status = Path(f"/proc/{line['pid']}/status")
+    """Notes the gateway's memory all the while."""
     started = time.monotonic()
 
     async def watch() -> None:
         while True:
-            record.memory.append((time.monotonic() - started, resident(status)))
+            record.memory.append((time.monotonic() - started, gateway.private_memory))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     watching = asyncio.create_task(watch())

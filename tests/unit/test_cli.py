@@ -97,18 +97,18 @@ def test_serve_hands_the_configuration_to_the_server(
     assert done.exit_code == 0, done.output
     ((config, path),) = served
     assert path == file
-    assert (config.server.host, config.server.port, config.server.workers) == ("127.0.0.1", 8080, 1)
+    assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
     assert list(config.models) == ["tiny"]
 
 
 def test_serve_options_come_before_the_file(file: Path, served: list[tuple[Config, Path | None]]) -> None:
-    options = ("--host", "127.0.0.2", "--port", 0, "--workers", 3)
+    options = ("--host", "127.0.0.2", "--port", 0, "--threads", 3)
     assert run("serve", "--config", file, *options, LOCAL_KEY="x").exit_code == 0
     server = served[0][0].server
-    assert (server.host, server.port, server.workers) == ("127.0.0.2", 0, 3)
+    assert (server.host, server.port, server.threads) == ("127.0.0.2", 0, 3)
 
 
-@pytest.mark.parametrize("options", [("--port", "70000"), ("--workers", "0"), ("--port", "x")])
+@pytest.mark.parametrize("options", [("--port", "70000"), ("--threads", "0"), ("--port", "x")])
 def test_serve_refuses_options_that_cannot_be(options: tuple[str, str], served: list[Any]) -> None:
     assert run("serve", *options).exit_code == 2
     assert served == []

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from sluicegate._core import Deadlines, Upstream
-from sluicegate.config import Config, Report, check_file, json_schema, load_data, load_file
+from sluicegate.config import BoundsConfig, Config, Report, check_file, json_schema, load_data, load_file
 from sluicegate.errors import ConfigurationError, ConfigurationFault, Error
 
 GOOD: dict[str, Any] = {
@@ -50,14 +51,14 @@ def test_the_default_is_a_good_configuration() -> None:
     assert list(config.models) == ["mock-1"]
     assert config.upstreams["mock"].base_url == "http://127.0.0.1:18101/v1"
     assert set(config.prices) == set(config.models)
-    assert not config.is_open
+    assert not config.is_open_unsaid
 
 
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "gate.yaml"
     file.write_text(
         """\
-server: {port: 70000, prot: 1, workers: true}
+server: {port: 70000, prot: 1, workers: 2, threads: true}
 keys:
   - {name: a, key: "${NOPE}"}
   - {name: b, key: ""}
@@ -85,8 +86,9 @@ metrics: {}
     assert report.config is None
     assert [(fault.line, fault.path) for fault in report.faults] == [
         (1, "server.port"),
-        (1, "server.workers"),
+        (1, "server.threads"),
         (1, "server.prot"),
+        (1, "server.workers"),
         (3, "keys[0].key"),
         (4, "keys[1].key"),
         (5, "keys[2].key"),
@@ -144,7 +146,28 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("server.port", "eighty", "should be a whole number"),
         ("server.port", 80.5, "should be a whole number"),
         ("server.host", "", "is empty"),
-        ("server.workers", 0, "should be greater than or equal to 1"),
+        ("server.workers", 1, "is not a setting any more: the gateway is one process"),
+        ("server.threads", 0, "should be greater than or equal to 1"),
+        ("server.threads", 257, "should be less than or equal to 256"),
+        ("server.bounds.head_bytes", 8191, "should be greater than or equal to 8192"),
+        ("server.bounds.head_bytes", 1048577, "should be less than or equal to 1048576"),
+        ("server.bounds.headers", 0, "should be greater than or equal to 1"),
+        ("server.bounds.headers", 1001, "should be less than or equal to 1000"),
+        ("server.bounds.headers", True, "should be a number"),
+        ("server.bounds.head_seconds", 0, "should be greater than 0"),
+        ("server.bounds.head_seconds", 3601, "should be less than or equal to 3600"),
+        ("server.bounds.body_pause_seconds", 3601, "should be less than or equal to 3600"),
+        ("server.bounds.idle_seconds", float("nan"), "should be a finite number"),
+        ("server.bounds.idle_seconds", 1e300, "should be less than or equal to 3600"),
+        ("server.bounds.connections", 0, "should be greater than or equal to 1"),
+        ("server.bounds.connections", 10**30, None),
+        ("server.bounds.requests", 1_000_001, "should be less than or equal to 1000000"),
+        ("server.bounds.http2_streams", 10_001, "should be less than or equal to 10000"),
+        ("server.bounds.http2_resets", 0, "should be greater than or equal to 1"),
+        ("server.bounds.client_stall_seconds", None, "should be a number"),
+        ("server.bounds.client_stall_seconds", 86400, "should be less than or equal to 3600"),
+        ("access", "closed", "should be 'open' or 'keys'"),
+        ("access", "open", "says `open`, and there are keys"),
         ("server.max_body_bytes", 0, "should be greater than or equal to 1"),
         ("server.drain_seconds", 0, "should be greater than 0"),
         ("server.drain_seconds", float("inf"), "should be a finite number"),
@@ -375,7 +398,7 @@ def test_passing_the_gateways_own_keys_to_an_upstream_is_a_warning(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("host", "is_open"),
+    ("host", "warned"),
     [
         ("127.0.0.1", False),
         ("::1", False),
@@ -385,13 +408,64 @@ def test_passing_the_gateways_own_keys_to_an_upstream_is_a_warning(tmp_path: Pat
         ("me", True),
     ],
 )
-def test_a_gateway_without_keys_is_open_unless_it_listens_to_this_machine_only(
-    host: str, is_open: bool
-) -> None:
+def test_a_gateway_that_is_open_to_other_machines_should_say_so(host: str, warned: bool) -> None:
     data = changed("server.host", host)
-    assert load_data(data, {}).is_open is False
+    assert load_data(data, {}).is_open_unsaid is False
     del data["keys"]
-    assert load_data(data, {}).is_open is is_open
+    assert load_data(data, {}).is_open_unsaid is warned
+    assert load_data({**data, "access": "open"}, {}).is_open_unsaid is False
+
+
+# === who may call ===
+
+
+def test_keys_are_asked_for_where_there_are_some() -> None:
+    assert load_data(GOOD, {}).access is None
+    assert load_data({**GOOD, "access": "keys"}, {}).access == "keys"
+
+
+def test_access_by_keys_needs_keys() -> None:
+    data = {**GOOD, "access": "keys"}
+    del data["keys"]
+    (fault,) = faults(data).values()
+    assert (fault.path, fault.message) == ("access", "says `keys`, and there are none")
+
+
+def test_keys_with_faults_are_not_called_missing_as_well() -> None:
+    assert set(faults({**changed("keys.0.key", ""), "access": "keys"})) == {"keys[0].key"}
+
+
+# === the client's side ===
+
+
+def test_one_thread_is_left_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, threads in ((1, 1), (2, 1), (8, 7), (1000, 256)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False)
+        assert load_data({**GOOD, "server": {}}, {}).server.threads == threads
+    assert load_data(changed("server.threads", 3), {}).server.threads == 3
+
+
+def test_every_bound_has_a_default() -> None:
+    assert load_data(GOOD, {}).server.bounds.model_dump() == {
+        "head_bytes": 65536,
+        "url_bytes": 8192,
+        "headers": 100,
+        "head_seconds": 15.0,
+        "body_pause_seconds": 30.0,
+        "idle_seconds": 75.0,
+        "connections": None,
+        "requests": 10_000,
+        "http2_streams": 128,
+        "http2_resets": 128,
+        "client_stall_seconds": 60.0,
+    }
+
+
+def test_every_bound_is_bounded_in_the_schema_too() -> None:
+    bounds = json_schema()["$defs"]["BoundsConfig"]["properties"]
+    assert set(bounds) == set(BoundsConfig.model_fields)
+    for name, bound in bounds.items():
+        assert '"maximum"' in json.dumps(bound), name
 
 
 # === secrets ===

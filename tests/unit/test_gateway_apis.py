@@ -1,18 +1,13 @@
-"""Where requests go, whatever the upstreams serve: the relay translates."""
+"""Where requests go, whatever the upstreams serve: the engines translate."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from fakes.asgi import request
-from fakes.exposition import Samples
-from fakes.relay import FakeExchange, FakeFault, FakeOutcome, FakeRelay
-from sluicegate.config import load_data
-from sluicegate.gateway import Gateway, create_app
+from fakes.front import FakeExchange, FakeFault, FakeOutcome
+from fakes.gateway import CHAT, Start
 
-CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 CONFIG: dict[str, Any] = {
     "upstreams": {
@@ -24,19 +19,6 @@ CONFIG: dict[str, Any] = {
     "cost": {"genai_prices": False},
     "responses": {"store": False},
 }
-
-
-@pytest.fixture
-def relay() -> FakeRelay:
-    return FakeRelay(FakeExchange.complete)
-
-
-@pytest.fixture
-async def gateway(relay: FakeRelay) -> AsyncIterator[Gateway]:
-    app = create_app(load_data(CONFIG), start_relay=lambda: relay)
-    yield app
-    await app.shutdown()
-    relay.check()
 
 
 @pytest.mark.parametrize(
@@ -51,20 +33,22 @@ async def gateway(relay: FakeRelay) -> AsyncIterator[Gateway]:
     ],
 )
 async def test_a_request_goes_to_the_first_route(
-    gateway: Gateway, relay: FakeRelay, path: str, model: str, upstream: str
+    start_gateway: Start, path: str, model: str, upstream: str
 ) -> None:
-    response = await request(gateway, "POST", path, json_body={"model": model})
+    gateway = start_gateway(config=CONFIG)
+    response = await gateway.request("POST", path, json_body={"model": model})
     assert response.status == 200
-    forwarded = relay.exchanges[0].forwarded
-    assert forwarded["route"].upstream.name == upstream
-    assert forwarded["path"] == path.removeprefix("/v1")
+    [exchange] = gateway.front.exchanges
+    assert exchange.forwarded["route"].upstream.name == upstream
+    assert exchange.forwarded["last"] is (model != "any")
 
 
-async def test_a_response_gets_an_id_of_its_own(gateway: Gateway, relay: FakeRelay) -> None:
+async def test_a_response_gets_an_id_of_its_own(start_gateway: Start) -> None:
+    gateway = start_gateway(config=CONFIG)
     for _ in range(2):
-        await request(gateway, "POST", RESPONSES, json_body={"model": "chat"})
-    await request(gateway, "POST", CHAT, json_body={"model": "chat"})
-    first, second, chat = (exchange.forwarded["response_id"] for exchange in relay.exchanges)
+        await gateway.request("POST", RESPONSES, json_body={"model": "chat"})
+    await gateway.request("POST", CHAT, json_body={"model": "chat"})
+    first, second, chat = (exchange.forwarded.get("response_id") for exchange in gateway.front.exchanges)
     assert first != second
     assert re.fullmatch("resp_[0-9a-f]{32}", first)
     assert chat is None
@@ -87,26 +71,25 @@ BUSY = FakeFault("status", "responds", "busy", status=503, body=b'{"error":{"cod
     ],
 )
 async def test_the_error_is_of_an_upstream_that_was_asked(
-    gateway: Gateway, relay: FakeRelay, faults: tuple[FakeFault, ...], status: int, code: str, result: str
+    start_gateway: Start, faults: tuple[FakeFault, ...], status: int, code: str, result: str
 ) -> None:
     def script(exchange: FakeExchange) -> None:
         for fault in faults[:-1]:
-            assert not isinstance(exchange.reply.failed(fault), tuple)
-        answered, headers, body = exchange.reply.failed(faults[-1])
-        outcome = FakeOutcome(status=answered, attempts=3, fault=faults[-1], finish_reason=None)
+            assert not isinstance(exchange.failed(fault), tuple)
+        answered, headers, body = exchange.failed(faults[-1])
         assert (b"content-type", b"application/json") in headers
-        exchange.start(answered)
-        exchange.finish(outcome)
-        exchange.send({"type": "http.response.body", "body": body, "more_body": False})
+        exchange.say(answered, headers, body)
+        exchange.finish(FakeOutcome(status=answered, attempts=3, fault=faults[-1], finish_reason=None))
 
-    relay.script = script
-    response = await request(gateway, "POST", RESPONSES, json_body={"model": "any"})
+    gateway = start_gateway(script, config=CONFIG)
+    response = await gateway.request("POST", RESPONSES, json_body={"model": "any"})
     assert response.status == status
     assert response.error["code"] == code
     if status == 400:
         assert response.error["param"] == "tools[0]"
         assert response.error["message"] == "'tools[0]' can't be used."
         assert response.error["type"] == "invalid_request_error"
-    metrics = Samples((await request(gateway, "GET", "/metrics")).body.decode())
+    [line] = await gateway.requests()
+    assert (line["result"], line["code"], line["attempts"]) == (result, code, 3)
     counted = {"endpoint": "responses", "status": str(status), "result": result}
-    assert metrics.value("sluicegate_requests_total", **counted) is not None
+    assert (await gateway.metrics()).value("sluicegate_requests_total", **counted) is not None

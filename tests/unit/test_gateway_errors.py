@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from fakes.relay import FakeFault
+from fakes.front import FakeFault
 from sluicegate import _core
-from sluicegate.gateway.errors import _STATUS_OF_KIND, error_reply, from_fault, unknown_model
+from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.errors import _STATUS_OF_KIND, error_reply, from_fault, refused
 
 
 def body(fault: FakeFault, **options: bool) -> dict[str, object]:
@@ -94,7 +95,7 @@ def test_a_status_that_is_no_error_becomes_502(status: int) -> None:
 
 
 def test_what_a_client_sent_comes_back_as_valid_json() -> None:
-    reply = unknown_model('"quoted"\n\ud800' + "x" * 10_000)
+    reply = refused(Refusal("unknown_model", '"quoted"\n\ud800' + "x" * 10_000))
     message = json.loads(reply.body)["error"]["message"]
     assert '"quoted"' in message
     assert len(message) < 400

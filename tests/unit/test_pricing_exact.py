@@ -51,7 +51,9 @@ def like(usage: dict[str, int]) -> Any:
 # === what may come ===
 
 # Few of them, so that counts and thresholds meet, and parts claim all of their wholes.
-EDGES = (1, 2, 3, 100, 2**63, MOST - 1, MOST)
+EDGES = (1, 2, 3, 100, 10**12, 2**63, MOST - 1, MOST)
+# The configuration allows no higher one.
+THRESHOLDS = (1, 2, 3, 100, 10**12)
 counts = st.integers(0, MOST) | st.integers(0, 300) | st.sampled_from(EDGES)
 
 
@@ -82,7 +84,7 @@ def prices(draw: st.DrawFn) -> dict[str, Any]:
         missing = draw(st.sets(st.sampled_from(RATES), max_size=4))
         return {name: draw(common | amounts()) for name in RATES if name not in missing}
 
-    above = draw(st.lists(st.sampled_from([*EDGES, MOST + 2]), max_size=3, unique=True))
+    above = draw(st.lists(st.sampled_from(THRESHOLDS), max_size=3, unique=True))
     return {"input": "3", **rates(), "tiers": [{"above": threshold, **rates()} for threshold in above]}
 
 

@@ -3,9 +3,13 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluicegate import DocumentTooLarge, InvalidJSON, InvalidRequest, RequestRefused, TooDeep
 from sluicegate._core import ResponsesRequest
+from sluicegate.responses import given as given_items
+from sluicegate.responses import is_reference
 
 
 def test_what_routing_and_keeping_depend_on() -> None:
@@ -59,3 +63,25 @@ def test_earlier_items_come_first() -> None:
         request.with_input_prefix([b"{"])
     with pytest.raises(DocumentTooLarge):
         request.with_input_prefix([b'"%s"' % (b"x" * (64 << 20))])
+
+
+# === references ===
+
+KEYS = st.sampled_from(["id", "type", "role", "content"])
+VALUES = st.sampled_from([None, "item_reference", "message", "msg_1", 1, {"id": "x"}])
+ITEMS = st.one_of(st.dictionaries(KEYS, VALUES, max_size=3), VALUES, st.just([{"id": "x"}]))
+
+
+@given(st.one_of(st.lists(ITEMS, max_size=4), VALUES), st.booleans())
+def test_a_reference_is_one_for_both_languages(input: object, escaped: bool) -> None:
+    body = json.dumps({"id": "not in the input", "input": input}).encode()
+    if escaped:
+        body = body.replace(b'"id"', b'"\\u0069d"').replace(b"item_ref", b"item\\u005fref")
+    found = any(map(is_reference, given_items({"input": input})))
+    assert ResponsesRequest(body).refers is found
+
+
+def test_what_refers_to_nothing_says_so() -> None:
+    assert not ResponsesRequest(b'{"input":"item_reference"}').refers
+    assert not ResponsesRequest(b'{"id":"x"}').refers
+    assert ResponsesRequest(b'{"input":[{"role":"user","content":"x"},{"id":"msg_1"}]}').refers

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakes.relay import FakeFault
+from fakes.front import FakeFault
 from sluicegate import _core
 from sluicegate.config import load_data
 from sluicegate.routing import ModelTable, Ordered, may_succeed_elsewhere

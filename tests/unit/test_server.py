@@ -1,57 +1,59 @@
 """Parts of the server that need no process of their own."""
 
-import asyncio
 import errno
-import os
-import pickle
+import gc
 import resource
-import signal
 import socket
+import sys
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sluicegate.config import load_data
-from sluicegate.server.address import hold_address
-from sluicegate.server.limits import connections_per_worker, raise_open_files
-from sluicegate.server.loop import RequestLoop
-from sluicegate.server.stopping import SIGNALS, StopOrder
-from sluicegate.server.worker import Plan
+from sluicegate.server import interpreter
+from sluicegate.server.address import Address, hold_address
+from sluicegate.server.limits import connections_for, raise_open_files
+from sluicegate.telemetry import Log
 
 serving = import_module("sluicegate.server.serve")
-
-CONFIG: dict[str, Any] = {
-    "keys": [{"name": "team", "key": "sk-secret"}],
-    "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1", "api_key": "sk-upstream"}},
-    "models": {"small": "local"},
-    "cost": {"genai_prices": False},
-}
 
 
 # === address ===
 
 
-def test_a_free_port_is_found_and_held() -> None:
-    address = hold_address("127.0.0.1", 0)
-    with address.holder:
-        assert address.port > 0
-        assert str(address) == f"127.0.0.1:{address.port}"
-        with pytest.raises(OSError, match="in use") as raised:
-            hold_address("127.0.0.1", address.port)
-        assert raised.value.errno == errno.EADDRINUSE
-    hold_address("127.0.0.1", address.port).holder.close()
+@pytest.fixture
+def hold() -> Iterator[list[Address]]:
+    """Addresses that a test holds, let go at its end."""
+    held: list[Address] = []
+    yield held
+    for address in held:
+        address.release()
 
 
-def test_a_held_port_can_be_listened_on_by_each_worker() -> None:
+def test_a_free_port_is_found_and_held(hold: list[Address]) -> None:
     address = hold_address("127.0.0.1", 0)
-    with address.holder, socket.socket() as one, socket.socket() as two:
-        for worker in (one, two):
-            worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            worker.bind((address.host, address.port))
-            worker.listen()
+    hold.append(address)
+    assert address.port > 0
+    assert str(address) == f"127.0.0.1:{address.port}"
+    with pytest.raises(OSError, match="in use") as raised:
+        hold_address("127.0.0.1", address.port)
+    assert raised.value.errno == errno.EADDRINUSE
+    address.release()
+    hold.append(hold_address("127.0.0.1", address.port))
+
+
+def test_a_held_port_can_be_listened_on_by_each_thread(hold: list[Address]) -> None:
+    address = hold_address("127.0.0.1", 0)
+    hold.append(address)
+    with socket.socket() as one, socket.socket() as two:
+        for thread in (one, two):
+            thread.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            thread.bind((address.host, address.port))
+            thread.listen()
+        with socket.create_connection((address.host, address.port), 5):
+            pass
+        address.release()
         with socket.create_connection((address.host, address.port), 5):
             pass
 
@@ -65,83 +67,29 @@ def test_a_port_that_somebody_listens_on_is_refused_even_if_he_would_share_it() 
             hold_address("127.0.0.1", other.getsockname()[1])
 
 
-def test_a_name_becomes_an_address() -> None:
-    address = hold_address("localhost", 0)
-    with address.holder:
-        assert address.host in ("127.0.0.1", "::1")
+def test_a_port_is_shared_on_purpose(hold: list[Address]) -> None:
+    first = hold_address("127.0.0.1", 0)
+    hold.append(first)
+    hold.append(hold_address("127.0.0.1", first.port, shared=True))
+    assert hold[1].port == first.port
 
 
-def test_an_ipv6_address_is_written_in_brackets() -> None:
+def test_a_port_is_not_shared_with_who_does_not_share_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
+        hold_address("127.0.0.1", other.getsockname()[1], shared=True)
+
+
+def test_a_name_becomes_an_address(hold: list[Address]) -> None:
+    hold.append(hold_address("localhost", 0))
+    assert hold[0].host in ("127.0.0.1", "::1")
+
+
+def test_an_ipv6_address_is_written_in_brackets(hold: list[Address]) -> None:
     try:
-        address = hold_address("::1", 0)
+        hold.append(hold_address("::1", 0))
     except OSError:
         pytest.skip("no IPv6 here")
-    with address.holder:
-        assert str(address) == f"[::1]:{address.port}"
-
-
-# === signals ===
-
-
-class Loop:
-    """Where a server leaves its handlers."""
-
-    def __init__(self) -> None:
-        self.handlers: dict[int, Any] = {}
-
-    def add_signal_handler(self, number: int, callback: Any, *args: Any) -> None:
-        self.handlers[number] = lambda: callback(*args)
-
-
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """This process has its own handlers again afterwards."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("handlers")
-def test_all_signals_that_stop_are_one_order() -> None:
-    loop: Any = Loop()
-    order = StopOrder(loop)
-    told: list[Any] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.append, "server")
-    loop.add_signal_handler(signal.SIGHUP, told.append, "reload")
-    order.also(lambda: told.append("gateway"))
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        loop.handlers[number]()
-    assert told == ["server", "gateway", "reload"]
-
-
-@pytest.mark.usefixtures("handlers")
-def test_an_order_that_comes_while_the_loop_does_not_run_is_not_lost() -> None:
-    loop = RequestLoop()
-    told: list[str] = []
-    over = asyncio.Event()
-    try:
-        order = StopOrder(loop)
-        order.also(over.set)
-        loop.add_signal_handler(signal.SIGTERM, told.append, "server")
-        loop.run_until_complete(asyncio.sleep(0))
-        os.kill(os.getpid(), signal.SIGTERM)
-        loop.run_until_complete(asyncio.wait_for(over.wait(), 10))
-    finally:
-        loop.close()
-    assert told == ["server"]
-
-
-@pytest.mark.usefixtures("handlers")
-def test_an_order_that_comes_early_is_not_forgotten() -> None:
-    loop: Any = Loop()
-    order = StopOrder(loop)
-    told: list[str] = []
-    loop.add_signal_handler(signal.SIGTERM, told.append, "server")
-    loop.handlers[signal.SIGTERM]()
-    order.also(lambda: told.append("gateway"))
-    assert told == ["server", "gateway"]
+    assert str(hold[0]) == f"[::1]:{hold[0].port}"
 
 
 # === limits ===
@@ -159,62 +107,42 @@ def test_the_limit_of_open_files_is_raised() -> None:
 
 
 @pytest.mark.parametrize("open_files", [64, 1024, 65536, 1_048_576])
-def test_each_client_may_have_an_upstream_connection_too(open_files: int) -> None:
-    clients = connections_per_worker(open_files)
+def test_each_client_may_have_a_connection_behind_it(open_files: int) -> None:
+    clients = connections_for(open_files)
     assert clients >= 128
-    assert open_files < 1024 or 2 * clients < open_files
+    assert open_files < 1024 or 3 * clients < open_files
 
 
-# === signals ===
-
-
-class Child:
-    def __init__(self) -> None:
-        self.killed = False
-
-    def kill(self) -> None:
-        self.killed = True
-
-
-@pytest.mark.parametrize(("after", "killed"), [(0.0, False), (0.4, False), (0.6, True), (60.0, True)])
-def test_a_later_signal_ends_at_once_and_an_echo_does_not(
-    monkeypatch: pytest.MonkeyPatch, after: float, killed: bool
+@pytest.mark.parametrize(("wanted", "got"), [(None, 1000), (300, 300), (5000, 1000)])
+def test_no_more_clients_than_open_files_allow(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], wanted: int | None, got: int
 ) -> None:
-    child = Child()
-    now = [1000.0]
-    monkeypatch.setattr(serving.multiprocessing, "active_children", lambda: [child])
-    monkeypatch.setattr(serving.time, "monotonic", lambda: now[0])
-    server = serving._Server("sluicegate", log_enabled=False)
-    server.signal_handler_interrupt(signal.SIGTERM, None)
-    assert server.interrupt_signal
-    assert not child.killed
-    now[0] += after
-    server.signal_handler_interrupt(signal.SIGINT, None)
-    assert child.killed is killed
-    assert server.forced == (signal.SIGINT if killed else None)
+    monkeypatch.setattr(serving, "raise_open_files", lambda: 3256)
+    config = load_data(
+        {
+            "server": {"bounds": {"connections": wanted}},
+            "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
+            "models": {"small": "local"},
+        }
+    )
+    log = Log()
+    assert serving._connections(config, log) == got
+    log.close()
+    assert ("too_few_open_files" in capfd.readouterr().out) is (wanted == 5000)
 
 
-# === what workers are given ===
+# === the interpreter ===
 
 
-def test_a_plan_reaches_another_process_with_its_secrets() -> None:
-    plan = pickle.loads(pickle.dumps(Plan(load_data(CONFIG))))
-    assert plan.config.keys[0].key.get_secret_value() == "sk-secret"
-    assert "sk-secret" not in repr(plan)
-
-
-@pytest.mark.parametrize("given", [False, True])
-def test_the_metrics_directory_is_there_while_it_serves(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: bool
-) -> None:
-    name = "PROMETHEUS_MULTIPROC_DIR"
-    monkeypatch.delenv(name, raising=False)
-    if given:
-        monkeypatch.setenv(name, str(tmp_path))
-    with serving._metrics_directory():
-        directory = Path(os.environ[name])
-        assert directory.is_dir()
-        assert not given or directory.parent == tmp_path
-        (directory / "counter_1.db").touch()
-    assert not directory.exists()
-    assert os.environ.get(name) == (str(tmp_path) if given else None)
+def test_what_lasts_is_not_looked_at_again() -> None:
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        interpreter.take_short_turns()
+        assert sys.getswitchinterval() == pytest.approx(0.0005)
+        interpreter.settle()
+        assert gc.get_threshold() == (20_000, 50, 1_000)
+        assert gc.get_freeze_count() > 1_000
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)

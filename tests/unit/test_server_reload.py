@@ -2,15 +2,19 @@
 
 import json
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluicegate.config import Config, load_data
+from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import create_app
 from sluicegate.routing import ModelTable
-from sluicegate.server.reload import Reloader, Stamp, stamp_of
+from sluicegate.server import reload
+from sluicegate.server.reload import Reader
 
 CONFIG: dict[str, Any] = {
     "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
@@ -19,24 +23,36 @@ CONFIG: dict[str, Any] = {
 }
 
 
+NO_USAGE: Any = None
+
+
 class Said:
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.restarts: list[str] = []
 
     def error(self, event: str, **_: object) -> None:
         self.events.append(event)
 
+    def warning(self, event: str, section: str) -> None:
+        assert event == "needs_restart"
+        self.restarts.append(section)
+
 
 class Stand:
-    """A file, and what a reloader made of it. `looks` stands for time."""
+    """A file, and what a reader made of it. `looks` stands for time."""
 
-    def __init__(self, path: Path, *, watch: bool = True) -> None:
+    def __init__(self, path: Path, *, watch: bool = True, first: Any = CONFIG) -> None:
         self.path = path
         self.models: list[list[str]] = []
         self.said = Said()
+        self.meanwhile: Callable[[], None] | None = None
+        """Done once while a configuration is taken."""
         self._turn = 0
-        self.write(CONFIG)
-        self.reloader = Reloader(path, stamp_of(path), self._changed, self.said, watch=watch)  # type: ignore[arg-type]
+        self.write(first)
+        self.running = load_data(first)
+        self.reader = Reader(path, self.running, self._take, self.said, watch=watch)  # type: ignore[arg-type]
+        self.reader.begin()
 
     def write(self, config: Any) -> None:
         self.path.write_text(config if isinstance(config, str) else json.dumps(config))
@@ -46,10 +62,12 @@ class Stand:
 
     def looks(self, count: int) -> None:
         for _ in range(count):
-            self.reloader.look()
+            self.reader.look()
 
-    def _changed(self, config: Config, stamp: Stamp) -> None:
-        assert stamp == stamp_of(self.path)
+    def _take(self, config: Config) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         self.models.append(list(config.models))
 
 
@@ -79,10 +97,20 @@ def test_one_that_changes_is_read_once_it_has_settled(stand: Stand) -> None:
     assert stand.models == [["a", "b"]]
 
 
-def test_who_asks_is_served_at_once_whether_it_changed_or_not(stand: Stand) -> None:
-    stand.reloader.ask()
+def test_who_asks_is_served_whether_it_changed_or_not(stand: Stand) -> None:
+    stand.reader.ask()
     stand.looks(3)
     assert stand.models == [["small"]]
+
+
+def test_who_asks_waits_for_a_file_to_settle(stand: Stand) -> None:
+    for name in ("a", "b"):
+        stand.write(with_models(name))
+        stand.reader.ask()
+        stand.looks(1)
+        assert stand.models == [], "it may still be written"
+    stand.looks(3)
+    assert stand.models == [["b"]]
 
 
 def test_a_file_that_is_not_watched_is_read_when_asked_for(tmp_path: Path) -> None:
@@ -90,12 +118,53 @@ def test_a_file_that_is_not_watched_is_read_when_asked_for(tmp_path: Path) -> No
     stand.write(with_models("a"))
     stand.looks(5)
     assert stand.models == []
-    stand.reloader.ask()
+    stand.reader.ask()
     stand.looks(1)
     assert stand.models == [["a"]]
 
 
-@pytest.mark.parametrize("text", ["{}", '{"upstreams": {"u": {"base_url": "ftp://x"}}}', "{", "\0"])
+def test_what_is_written_while_it_is_read_does_not_count(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that changes between a look and the end of the reading is read once more."""
+    load = reload.load_change
+
+    def slowly(path: Path, running: Config) -> Config:
+        config = load(path, running)
+        monkeypatch.undo()
+        stand.write(with_models("later"))
+        return config
+
+    stand.write(with_models("sooner"))
+    stand.looks(1)
+    monkeypatch.setattr(reload, "load_change", slowly)
+    stand.looks(1)
+    assert stand.models == []
+    stand.looks(5)
+    assert stand.models == [["later"]]
+
+
+def test_what_changed_before_anybody_looked_is_seen(tmp_path: Path) -> None:
+    stand = Stand(tmp_path / "gateway.yaml")
+    stand.write(with_models("new"))
+    late = Reader(stand.path, stand.running, stand._take, stand.said, watch=True)  # type: ignore[arg-type]
+    late.begin()
+    for _ in range(5):
+        late.look()
+    assert stand.models == [["new"]]
+
+
+def test_one_that_the_gateway_cannot_have_is_told(stand: Stand) -> None:
+    def refuse() -> None:
+        raise ConfigurationError("no")
+
+    stand.meanwhile = refuse
+    stand.write(with_models("a"))
+    stand.looks(5)
+    assert (stand.models, stand.said.events) == ([], ["reload_failed"])
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"upstreams": {"u": {"base_url": "ftp://x"}}}', "{", "\0"])
 def test_faults_are_told_once_and_change_nothing(stand: Stand, text: str) -> None:
     stand.write(text)
     stand.looks(5)
@@ -122,24 +191,86 @@ def test_a_link_that_is_turned_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "now").symlink_to("one")
     path = tmp_path / "now" / "gateway.yaml"
     models: list[list[str]] = []
-    reloader = Reloader(
+    reader = Reader(
         path,
-        stamp_of(path),
-        lambda config, _: models.append(list(config.models)),
+        load_data(with_models("one")),
+        lambda config: models.append(list(config.models)),
         Said(),  # type: ignore[arg-type]
         watch=True,
     )
+    reader.begin()
     (tmp_path / "next").symlink_to("two")
     (tmp_path / "next").replace(tmp_path / "now")
     for _ in range(4):
-        reloader.look()
+        reader.look()
     assert models == [["two"]]
 
 
 def test_a_thread_looks_by_itself_and_ends(stand: Stand) -> None:
-    stand.reloader.start()
-    stand.reloader.stop()
-    stand.reloader.stop()
+    before = threading.active_count()
+    stand.reader.start()
+    assert threading.active_count() == before + 1
+    stand.reader.stop()
+    stand.reader.stop()
+    stand.reader._thread.join(10)
+    assert threading.active_count() == before
+
+
+# === who may call ===
+
+KEYS = {**CONFIG, "keys": [{"name": "team", "key": "sk-team"}]}
+
+
+def test_keys_that_go_do_not_open_the_gateway(tmp_path: Path) -> None:
+    stand = Stand(tmp_path / "gateway.yaml", first=KEYS)
+    stand.write(CONFIG)
+    stand.looks(5)
+    assert (stand.models, stand.said.events) == ([], ["reload_failed"])
+    stand.write({**CONFIG, "access": "open"})
+    stand.looks(5)
+    assert stand.models == [["small"]]
+
+
+def test_the_last_that_was_taken_counts(stand: Stand) -> None:
+    """Not what the process began with."""
+    stand.write(KEYS)
+    stand.looks(5)
+    stand.write(with_models("open"))
+    stand.looks(5)
+    assert (stand.models, stand.said.events) == ([["small"]], ["reload_failed"])
+
+
+# === what needs a restart ===
+
+
+def test_a_section_that_needs_a_restart_is_named_once_a_change(stand: Stand) -> None:
+    changed = {**CONFIG, "server": {"port": 1}, "responses": {"concurrency": 1}}
+    stand.write(changed)
+    stand.looks(5)
+    assert stand.said.restarts == ["server", "responses"]
+    stand.write({**changed, "models": {"new": "local"}})
+    stand.looks(5)
+    assert stand.said.restarts == ["server", "responses"], "these have been told"
+    stand.write({**changed, "server": {"port": 2}})
+    stand.looks(5)
+    assert stand.said.restarts == ["server", "responses", "server"]
+    stand.write(CONFIG)
+    stand.looks(5)
+    assert len(stand.said.restarts) == 3, "it is as the process began"
+    assert len(stand.models) == 4
+
+
+def test_options_of_the_command_line_are_no_change(stand: Stand) -> None:
+    begun = stand.running
+    given = begun.model_copy(update={"server": begun.server.model_copy(update={"port": 1234})})
+    reader = Reader(stand.path, given, stand._take, stand.said, watch=True)  # type: ignore[arg-type]
+    reader.begin()
+    reader.look()
+    assert stand.models == []
+    stand.write(with_models("new"))
+    for _ in range(5):
+        reader.look()
+    assert (stand.models, stand.said.restarts) == ([["new"]], [])
 
 
 # === what is taken ===
@@ -165,11 +296,14 @@ def test_a_gateway_takes_all_but_the_server_section() -> None:
 
 
 def test_prices_of_ones_own_stay() -> None:
+    asked: list[str] = []
+
     class Free:
-        def price(self, *_: object) -> None:
-            return None
+        def price(self, model: str, *_: object) -> None:
+            asked.append(model)
 
     prices = Free()
     gateway = create_app(load_data(CONFIG), prices=prices)
     gateway.reload(load_data({**CONFIG, "prices": {"small": {"input": 1}}}))
-    assert gateway._state.serving.prices is prices
+    assert gateway._state.serving.prices.cost("small", "small", NO_USAGE) is None
+    assert asked == ["small"]

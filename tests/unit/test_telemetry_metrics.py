@@ -1,18 +1,14 @@
-"""Metrics: right in one process and in several."""
+"""Metrics: what is recorded is what is shown."""
 
 import asyncio
-import subprocess
-import sys
-import textwrap
-from decimal import Decimal
-from pathlib import Path
+import threading
 from typing import Any
 
 import pytest
 
 from fakes.exposition import Samples
-from sluicegate.telemetry import Metrics, RequestRecord
-from sluicegate.telemetry.metrics import INTER_TOKEN_BUCKETS, forget_dead
+from sluicegate.telemetry import Metrics, RequestRecord, Try
+from sluicegate.telemetry.metrics import INTER_TOKEN_BUCKETS
 
 
 def record(**fields: Any) -> RequestRecord:
@@ -21,6 +17,10 @@ def record(**fields: Any) -> RequestRecord:
         "model": "m", "upstream": "u", "attempts": 1,
     }  # fmt: skip
     return RequestRecord(**{**base, **fields})
+
+
+def attempt(upstream: str, fault: str | None) -> Try:
+    return upstream, "m", fault, None, 0.0, 0.1
 
 
 async def scrape(metrics: Metrics) -> Samples:
@@ -45,10 +45,10 @@ async def test_requests_are_counted_by_status_and_result() -> None:
 
 async def test_a_second_scrape_counts_nothing_twice() -> None:
     metrics = Metrics()
-    metrics.record(record(input_tokens=5, cost=Decimal("0.25"), fault="reset"))
+    metrics.record(record(input_tokens=5, cost="0.25", fault="reset"))
     first = (await metrics.render())[1]
     assert (await metrics.render())[1] == first
-    metrics.record(record(input_tokens=5, cost=Decimal("0.25"), fault="reset"))
+    metrics.record(record(input_tokens=5, cost="0.25", fault="reset"))
     samples = await scrape(metrics)
     assert samples.value("sluicegate_tokens_total", kind="input") == 10
     assert samples.value("sluicegate_cost_usd_total") == 0.5
@@ -97,36 +97,56 @@ async def test_times_of_streams_are_not_mixed_with_others() -> None:
 
 async def test_a_fault_that_another_upstream_made_good_is_counted() -> None:
     metrics = Metrics()
-    metrics.record(record(failed_attempts=(("a", "connect"), ("b", "reset"))))
+    metrics.record(record(tries=[attempt("a", "connect"), attempt("b", "reset"), attempt("u", None)]))
     samples = await scrape(metrics)
     assert samples.value("sluicegate_faults_total", upstream="a", kind="connect") == 1
     assert samples.value("sluicegate_faults_total", upstream="b", kind="reset") == 1
     assert samples.value("sluicegate_faults_total", upstream="u") is None
 
 
-async def test_what_is_recorded_shows_without_a_scrape_of_this_worker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sluicegate.telemetry.metrics.FLUSH_SECONDS", 0.01)
+async def test_the_fault_that_ended_a_request_is_counted_once() -> None:
     metrics = Metrics()
-    flushed = asyncio.Event()
-    flush = metrics.flush
-
-    def and_tell() -> None:
-        flush()
-        flushed.set()
-
-    monkeypatch.setattr(metrics, "flush", and_tell)
-    metrics.record(record())
-    await asyncio.wait_for(flushed.wait(), 10)
-    counter = metrics._requests.labels("chat_completions", "m", "u", "200", "ok")
-    assert counter._value.get() == 1
+    metrics.record(record(tries=[attempt("a", "connect"), attempt("u", "reset")], fault="reset"))
+    metrics.record(record(tries=[attempt("u", "reset")], fault="reset"))
+    # After the reply had begun, so that the attempt did not fail.
+    metrics.record(record(tries=[attempt("u", None)], fault="reset"))
+    # The client left before the next attempt.
+    metrics.record(record(tries=[attempt("u", "empty")], client_left=True))
+    samples = await scrape(metrics)
+    assert samples.value("sluicegate_faults_total", upstream="a", kind="connect") == 1
+    assert samples.value("sluicegate_faults_total", upstream="u", kind="reset") == 3
+    assert samples.value("sluicegate_faults_total", upstream="u", kind="empty") == 1
 
 
-def test_without_a_loop_it_shows_at_once() -> None:
+async def test_what_several_threads_record_adds_up() -> None:
     metrics = Metrics()
-    metrics.record(record())
-    assert metrics._requests.labels("chat_completions", "m", "u", "200", "ok")._value.get() == 1
+
+    def work() -> None:
+        for _ in range(2000):
+            metrics.record(record(input_tokens=1, fault="reset"))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    # A scrape in between changes nothing.
+    await scrape(metrics)
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 30)
+    samples = await scrape(metrics)
+    assert samples.value("sluicegate_requests_total", **WHERE) == 8000
+    assert samples.value("sluicegate_tokens_total", kind="input", **WHERE) == 8000
+    assert samples.value("sluicegate_request_duration_seconds_count", **WHERE) == 8000
+    assert samples.value("sluicegate_faults_total", kind="reset", upstream="u") == 8000
+
+
+async def test_endpoints_share_the_tokens_of_a_model_and_not_its_requests() -> None:
+    metrics = Metrics()
+    for endpoint in ("chat_completions", "responses", "responses"):
+        metrics.record(record(endpoint=endpoint, output_tokens=10))
+    samples = await scrape(metrics)
+    assert samples.value("sluicegate_tokens_total", kind="output", **WHERE) == 30
+    assert samples.value("sluicegate_requests_total", endpoint="responses", **WHERE) == 2
+    assert samples.value("sluicegate_request_duration_seconds_count", endpoint="responses") == 2
 
 
 async def test_streams_under_way() -> None:
@@ -159,59 +179,3 @@ async def test_the_scraper_gets_the_format_it_accepts(accept: str, content_type:
     given, body = await metrics.render(accept)
     assert given.startswith(content_type)
     assert body.decode().endswith("# EOF\n") is ("openmetrics" in content_type)
-
-
-# === several processes ===
-
-WORKER = """
-    import asyncio, sys
-    from sluicegate.telemetry import Metrics, RequestRecord
-
-    metrics = Metrics()
-    metrics.stream_started("m")
-    metrics.record(RequestRecord("r", "chat", 200, "ok", 1.0, model="m", upstream="u", attempts=1))
-    text = asyncio.run(metrics.render())[1].decode()
-    if sys.argv[1] == "end":
-        metrics.stream_ended("m")
-    else:
-        print("ready", flush=True)
-        sys.stdin.read()
-    print(text)
-"""
-
-
-def worker(directory: Path, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WORKER), mode],
-        env={"PROMETHEUS_MULTIPROC_DIR": str(directory), "PYTHONPATH": ":".join(filter(None, sys.path))},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_one_worker_shows_the_metrics_of_all(tmp_path: Path) -> None:
-    held = worker(tmp_path, "hold")
-    try:
-        assert held.stdout is not None
-        assert held.stdout.readline() == "ready\n"
-        text, _ = worker(tmp_path, "end").communicate(timeout=30)
-        both = Samples(text)
-        assert both.value("sluicegate_requests_total", **WHERE) == 2
-        assert both.value("sluicegate_request_duration_seconds_count", **WHERE) == 2
-        assert both.value("sluicegate_active_streams", model="m") == 2
-    finally:
-        held.kill()
-        held.communicate(timeout=30)
-    # Killed with a stream under way: its requests still count, its streams do not.
-    text, _ = worker(tmp_path, "end").communicate(timeout=30)
-    after = Samples(text)
-    assert after.value("sluicegate_requests_total", **WHERE) == 3
-    assert after.value("sluicegate_active_streams", model="m") == 1
-
-
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    for name in ("gauge_livesum_x.db", "counter_1.db", "notes.txt"):
-        (tmp_path / name).touch()
-    forget_dead(str(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 3

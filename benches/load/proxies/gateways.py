@@ -9,7 +9,7 @@ from benches.load.processes import free_port
 from benches.load.proxies.model import Proxy, Setup, asked, peer, this_python, with_tokio_threads
 
 # The setting of `server` that says how many of them serve requests.
-THREADS_SETTING = "workers"
+THREADS_SETTING = "threads"
 _KEY = "sk-bench"
 # What the gates ask for: the key checked, the reply priced, the request in the log and the metrics.
 _SLUICEGATE = """\

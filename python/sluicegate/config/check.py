@@ -36,6 +36,14 @@ _MESSAGES = {
     "string_too_short": "is empty",
 }
 
+# Settings whose place something else has taken: nearest names would mislead.
+_GONE = {
+    ("server", "workers"): (
+        "is not a setting any more: the gateway is one process",
+        "`server.threads` is the number of its threads; leave it out for one fewer than there are cores",
+    )
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -48,7 +56,7 @@ class Report:
 
 def check_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Report:
     """Check the file at `path`; variables are taken from `environ` (default: the process's)."""
-    return _check(read(Path(path)), environ)
+    return check_source(read(Path(path)), environ)
 
 
 def load_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Config:
@@ -58,7 +66,7 @@ def load_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = 
 
 def load_data(data: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Config:
     """The configuration in `data`, shaped as in a file. Raises `ConfigurationError` with every fault."""
-    return _config(_check(Source(data=data), environ))
+    return _config(check_source(Source(data=data), environ))
 
 
 def _config(report: Report) -> Config:
@@ -67,7 +75,8 @@ def _config(report: Report) -> Config:
     return report.config
 
 
-def _check(source: Source, environ: Mapping[str, str] | None) -> Report:
+def check_source(source: Source, environ: Mapping[str, str] | None = None) -> Report:
+    """Check what was read."""
     config: Config | None = None
     if source.data is not None:
         missing = expand(source, os.environ if environ is None else environ)
@@ -111,6 +120,8 @@ def _place(loc: tuple[str | int, ...], data: object) -> Place:
 def _said(detail: ErrorDetails) -> tuple[str, str | None]:
     kind, loc = detail["type"], detail["loc"]
     context = detail.get("ctx", {})
+    if kind == "extra_forbidden" and loc in _GONE:
+        return _GONE[loc]
     if kind == "extra_forbidden":
         return "is not known here", _nearest(str(loc[-1]), _fields(loc[:-1]))
     if kind == "literal_error":
@@ -157,9 +168,15 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 
 def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
     routes = [route for model in config.models.values() for route in model.routes]
-    if config.is_open:
+    if config.is_open_unsaid:
         yield source.fault(
-            ("server", "host"), "is reachable from other machines, and there are no keys", "add `keys`"
+            ("server", "host"),
+            "is reachable from other machines, and there are no keys",
+            "add `keys`, or say `access: open`",
+        )
+    if not source.ends_whole:
+        yield source.fault(
+            (), "ends in the middle of a line: a running gateway will not take it", "end its last line"
         )
     for name, upstream in config.upstreams.items():
         if upstream.forward_authorization and config.keys:

@@ -10,8 +10,6 @@ from ipaddress import ip_address
 from typing import Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     ValidationInfo,
@@ -20,6 +18,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from sluicegate.config.bounds import BoundsConfig
+from sluicegate.config.section import Section
 from sluicegate.config.values import (
     BaseUrl,
     Bytes,
@@ -37,10 +37,11 @@ from sluicegate.config.values import (
     Seconds,
     Secret,
     SecretHeaders,
+    Threads,
     Tokens,
     UpstreamName,
     UsdPerMillion,
-    Workers,
+    default_threads,
     fault,
 )
 
@@ -66,17 +67,12 @@ TextFormat = Literal["auto", "harmony"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
 Http = Literal["http1", "auto"]
+Access = Literal["open", "keys"]
 TlsVersion = Literal["1.2", "1.3"]
 OnClientLeave = Literal["cancel", "drain"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
-
-
-class Section(BaseModel):
-    """A part of the configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True)
 
 
 class LogConfig(Section):
@@ -93,7 +89,7 @@ class DisconnectDrainConfig(Section):
 
     seconds: Seconds = Field(default=60.0, description="The upstream's own deadlines run as well.")
     bytes: Bytes = Field(default=16 * 1024 * 1024, description="Of one reply, after its client has left.")
-    replies: Count = Field(default=100, description="At once, in each worker.")
+    replies: Count = Field(default=100, description="At once.")
 
 
 class TlsConfig(Section):
@@ -113,7 +109,15 @@ class ServerConfig(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: Port = Field(default=8080, description="0: a free port, chosen by the system.")
-    workers: Workers = Field(default=1, description="Processes.")
+    reuse_port: bool = Field(
+        default=False,
+        description="Let another process listen on the same port: two gateways share its connections "
+        "while one takes over from the other.",
+    )
+    threads: Threads = Field(
+        default_factory=default_threads,
+        description="Threads that move bytes; left out: one fewer than the cores this process may use.",
+    )
     http: Http = Field(
         default="http1",
         description="auto: HTTP/1.1 and HTTP/2, by ALPN with TLS, else by how the client begins.",
@@ -132,6 +136,7 @@ class ServerConfig(Section):
         default=256 * 1024,
         description="Held for one slow client before its upstream is paused, the server's buffers included.",
     )
+    bounds: BoundsConfig = BoundsConfig()
     drain_seconds: Seconds = Field(
         default=30.0, description="For streams under way when the server is told to stop."
     )
@@ -424,18 +429,18 @@ class StoreConfig(Section):
     max_response_bytes: MemoryBytes = Field(
         default=64 * 1024**2, description="Of one response; a background one that grows past it fails."
     )
-    concurrency: Positive = Field(default=64, description="Background responses at once, in each worker.")
+    concurrency: Positive = Field(default=64, description="Background responses at once.")
     max_queued: Positive = Field(default=10_000, description="More are refused with 429.")
     queue_seconds: Seconds = Field(default=3600.0, description="What waits longer than this fails.")
     lease_seconds: Seconds = Field(
-        default=15.0, description="A worker that is silent for this long has lost what it was running."
+        default=15.0, description="A process that is silent for this long has lost what it was running."
     )
     retries: Count = Field(
         default=0, description="Of background work that an upstream failed before any output was kept."
     )
     rerun_interrupted: bool = Field(
         default=True,
-        description="Run work again whose worker died before any output was kept; false: it fails.",
+        description="Run work again whose process died before any output was kept; false: it fails.",
     )
 
     @field_validator("url")
@@ -453,6 +458,10 @@ class Config(Section):
     keys: tuple[KeyConfig, ...] = Field(
         default=(), description="Who may call; left out: anyone who can connect."
     )
+    access: Access | None = Field(
+        default=None,
+        description="Who may call: `open` is anyone who can connect; left out: `keys` where there are keys.",
+    )
     upstreams: Mapping[UpstreamName, UpstreamConfig]
     models: Mapping[Name, ModelConfig]
     prices: Mapping[Name, PriceConfig] = Field(
@@ -465,12 +474,28 @@ class Config(Section):
     @classmethod
     def _keys(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
         if not keys:
-            raise fault("keys", "is empty", "leave `keys` out to serve anyone who can connect")
+            raise fault(
+                "keys",
+                "is empty",
+                "say `access: open` in place of it to serve anyone who can connect",
+            )
         if len({key.name for key in keys}) != len(keys):
             raise fault("keys", "has two keys of the same name", "each client needs a name of its own")
         if len({key.key.get_secret_value() for key in keys}) != len(keys):
             raise fault("keys", "has the same key under two names", "each client needs a key of its own")
         return keys
+
+    @field_validator("access")
+    @classmethod
+    def _agrees_with_keys(cls, access: Access | None, info: ValidationInfo) -> Access | None:
+        # Keys with faults of their own are not in `data`: then only those are told.
+        if "keys" not in info.data:
+            return access
+        if access == "keys" and not info.data["keys"]:
+            raise fault("access", "says `keys`, and there are none", "add `keys`")
+        if access == "open" and info.data["keys"]:
+            raise fault("access", "says `open`, and there are keys", "take one of the two out")
+        return access
 
     @field_validator("upstreams", "models")
     @classmethod
@@ -498,12 +523,14 @@ class Config(Section):
         return self
 
     @property
-    def is_open(self) -> bool:
-        """Whether anyone who can connect from another machine is served without a key."""
+    def is_open_unsaid(self) -> bool:
+        """Whether anyone on another machine is served without a key, and nothing says that this is meant."""
+        if self.keys or self.access == "open":
+            return False
         try:
-            return not self.keys and not ip_address(self.server.host).is_loopback
+            return not ip_address(self.server.host).is_loopback
         except ValueError:
-            return not self.keys and self.server.host != "localhost"
+            return self.server.host != "localhost"
 
     @classmethod
     def default(cls) -> Self:

@@ -30,6 +30,8 @@ class Source:
     data: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
     faults: list[ConfigurationFault] = field(default_factory=list)
+    ends_whole: bool = True
+    """Whether its last value cannot be the beginning of a longer one: see `_ends_whole`."""
 
     def line(self, place: Place) -> int | None:
         """The line of the value at `place`, or of the innermost one around it."""
@@ -74,6 +76,7 @@ def read(path: Path) -> Source:
     except UnicodeDecodeError as error:
         source.add((), f"is not UTF-8 (at byte {error.start})")
         return source
+    source.ends_whole = _ends_whole(text, suffix)
     try:
         if suffix == ".toml":
             _read_toml(source, text)
@@ -82,6 +85,15 @@ def read(path: Path) -> Source:
     except RecursionError:
         source.add((), "nests too deep")
     return source
+
+
+def _ends_whole(text: str, suffix: str) -> bool:
+    """Whether `text` ends with a line, or is one YAML mapping in braces.
+
+    `key: sk-abc` may be what there is of `key: sk-abcdef` so far, and both are good files. A line end follows
+    a value that is all there, and a brace that is left open is no YAML.
+    """
+    return text.endswith("\n") or (suffix != ".toml" and text.lstrip().startswith("{"))
 
 
 def _without_quotes(message: str) -> str:

@@ -1,5 +1,6 @@
 """The kinds of values in a configuration, each with the words for what is wrong with it."""
 
+import os
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -17,6 +18,8 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONNECTION_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
 )
+
+MAX_THREADS = 256
 
 
 _PROXY_HEADERS = frozenset({"proxy-authenticate", "proxy-authorization", "proxy-connection"})
@@ -152,6 +155,14 @@ def _no_bool(value: object) -> object:
     return value
 
 
+def default_threads() -> int:
+    """One fewer than the cores that this process may use, and at least one: Python needs one, too."""
+    # macOS has no affinities.
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, min(cores - 1, MAX_THREADS))
+
+
 Name = Annotated[str, AfterValidator(_name)]
 UpstreamName = Annotated[str, AfterValidator(_upstream_name)]
 RoutePart = Annotated[str, AfterValidator(_route_part)]
@@ -175,7 +186,15 @@ MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bo
 # Below it the parts of which the server needs a whole one (a request's head) would be all there is.
 ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(_no_bool)]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
-Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_no_bool)]
+Threads = Annotated[int, Field(ge=1, le=MAX_THREADS), BeforeValidator(_no_bool)]
+# The client's side: a bound that may be made too large is none.
+Patience = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool)]
+HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(_no_bool)]
+# 65534 is the longest that the `http` crate takes.
+UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(_no_bool)]
+HeaderCount = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_no_bool)]
+Streams = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_bool)]
+Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
 UsdPerMillion = Annotated[
     Decimal,

@@ -4,122 +4,131 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from time import perf_counter
-from typing import Any
 
 from sluicegate import _core
-from sluicegate._core import Relay
+from sluicegate._core import Decisions, Front
 from sluicegate.config import Config
-from sluicegate.gateway import (
-    chat_completions,
-    completions,
-    embeddings,
-    errors,
-    exposition,
-    health,
-    models,
-    responses,
-)
-from sluicegate.gateway.asgi import Application, Receive, Scope, Send, request_id_of, respond
+from sluicegate.gateway import errors, exposition, health, models
+from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
+from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
+from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, respond
+from sluicegate.gateway.background import Background
+from sluicegate.gateway.conversations import Conversations
+from sluicegate.gateway.deciding import Deciding, DecidingOnLoop, DecidingThread
+from sluicegate.gateway.decisions import Decider
+from sluicegate.gateway.door import RELAYED, RESPONSES_PATH, Door
+from sluicegate.gateway.engines import start_engines
+from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.keys import Keyring
-from sluicegate.gateway.refusal import refuse
+from sluicegate.gateway.loop_side import LoopSide
+from sluicegate.gateway.notices import Notices
+from sluicegate.gateway.prices import Prices
 from sluicegate.gateway.state import Serving, State
-from sluicegate.gateway.stored_creation import StoringEndpoint
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import ModelTable, Ordered, Policy
-from sluicegate.telemetry import Log, Metrics, RequestRecord, where
+from sluicegate.telemetry import Log, Metrics, Recorder, where
 
-# What is left to do for a request once its connections are closed: its record.
+# What is left to do for requests once their connections are closed: their records.
 CLOSE_SECONDS = 5.0
 
 # Of the time that a drain may take, what background responses may use to end by themselves.
 BACKGROUND_SHARE = 0.9
 
+_NO_ENDPOINT = "other"
+
 
 class Gateway:
-    """One gateway in one process, for any ASGI server.
+    """One gateway in one process. As an ASGI application it serves everything, under any server.
 
-    Its relay, and so its thread, is made when the server starts the application (or by the first request,
-    where the server has no lifespan), never before.
+    Its engines, and so their threads, are made by `start`: when a server starts the application, or by the
+    first request where the server has no lifespan, never before. All methods are for the event loop.
     """
 
-    def __init__(self, state: State, own_prices: PricePolicy | None = None) -> None:
+    def __init__(
+        self, state: State, own_prices: PricePolicy | None = None, *, closes_log: bool = True
+    ) -> None:
         self._state = state
-        self.on_startup: Callable[[], None] | None = None
-        """Called on the event loop once the relay runs."""
-        self._closing: asyncio.TimerHandle | None = None
+        self._closes_log = closes_log
         self._own_prices = own_prices
-        self._kept: list[asyncio.Task[None]] = []
-        self._draining: asyncio.Task[None] | None = None
-        shown = models.ModelsEndpoint(state)
-        self._responses = StoringEndpoint(state)
+        self.on_death: Callable[[str], None] | None = None
+        """Called, on any thread, where an engine or the thread that decides has died: nothing is served any
+        more, and the process has to end.
+        """
+        conversations = Conversations(state)
+        self._loop_side = LoopSide(state, conversations)
+        self._decider = self._loop_side.decider = Decider(
+            state, self._loop_side.begin_continuing, self._loop_side.begin_keeping, self._died
+        )
+        self._door = Door(state)
+        self._background = Background(state, self._door, self._decider, conversations)
         self._stored = StoredResponses(state)
-        self._endpoints: dict[str, Mapping[str, Application]] = {
-            chat_completions.PATH: {"POST": chat_completions.chat_completions(state)},
-            responses.PATH: {"POST": self._responses},
-            completions.PATH: {"POST": completions.completions(state)},
-            embeddings.PATH: {"POST": embeddings.embeddings(state)},
-            models.PATH: _get(shown),
-            health.HEALTH_PATH: _get(health.healthz),
-            health.READY_PATH: _get(health.ReadyEndpoint(state)),
-            exposition.PATH: _get(exposition.MetricsEndpoint(state)),
+        self._deciding: Deciding | None = None
+        self._front_fd = -1
+        self._closing: asyncio.TimerHandle | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._front_closing: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        shown = _get("models", models.ModelsEndpoint(state))
+        self._one_model = shown
+        self._endpoints: dict[str, Methods] = {
+            path: {"POST": (name, self._door.endpoint(name))} for path, name in RELAYED.items()
         }
-        self._one_model = _get(shown)
+        self._endpoints |= {
+            RESPONSES_PATH: {"POST": (RELAYED[RESPONSES_PATH], self._background.endpoint)},
+            models.PATH: shown,
+            # What supervisors ask every few seconds is no request of a client: it has no record.
+            health.HEALTH_PATH: _get("", health.healthz),
+            health.READY_PATH: _get("", health.ReadyEndpoint(state)),
+            exposition.PATH: _get("", exposition.MetricsEndpoint(state)),
+        }
+
+    @property
+    def front(self) -> Front | None:
+        """The engines; None before the start."""
+        return self._state.front
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._state.onto_loop()
-            await self._not_http(scope, receive, send)
-            return
-        path: str = scope["path"]
-        methods = self._endpoints.get(path)
-        if methods is None and path.startswith(models.PATH + "/") and len(path) > len(models.PATH) + 1:
-            methods = self._one_model
-        if methods is None:
-            methods = self._stored.methods(path)
-        if methods is None:
-            await self._refuse(scope, receive, send, errors.unknown_url(scope["method"], path))
-            return
-        endpoint = methods.get(scope["method"])
-        if endpoint is None:
-            allow = ", ".join((*methods, "OPTIONS")).encode()
-            if scope["method"] == "OPTIONS":
-                await respond(send, 204, [(b"allow", allow)], b"")
-            else:
-                error = errors.method_not_allowed(scope["method"], path, allow)
-                await self._refuse(scope, receive, send, error)
-            return
-        try:
-            if not getattr(endpoint, "any_thread", False):
-                await self._state.onto_loop()
-            await endpoint(scope, receive, send)
-        except Exception as error:
-            self._state.log.error("unhandled", path=path, error=where(error))
-            # The response may have begun, and then the server refuses another: the connection is cut instead.
-            with contextlib.suppress(Exception):
-                reply = errors.internal()
-                await respond(send, reply.status, reply.headers, reply.body)
-
-    async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        if scope["type"] == "http":
+            self._start_late()
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: errors.ErrorReply) -> None:
-        started = perf_counter()
-        await self._state.onto_loop()
-        headers = dict(scope["headers"])
-        request_id = request_id_of(headers)
-        await refuse(receive, send, error, headers, request_id)
-        record = RequestRecord(
-            request_id, "other", error.status, "refused", perf_counter() - started, code=error.code
-        )
-        self._state.metrics.record(record)
-        self._state.log.request(record)
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method: str = scope["method"]
+        path: str = scope["path"]
+        methods = self._methods(path)
+        if method == "OPTIONS" and methods is not None:
+            await respond(send, 204, [(b"allow", _allowed(methods))], b"")
+            return
+        name, endpoint = (methods or {}).get(method, (_NO_ENDPOINT, None))
+        asked = AppRequest(self._state, name, scope, receive, send)
+        try:
+            if methods is None:
+                raise Refused(errors.unknown_url(method, path))
+            if endpoint is None:
+                raise Refused(errors.method_not_allowed(method, path, _allowed(methods)))
+            await endpoint(asked)
+        except Refused as refused:
+            await asked.refuse(refused.reply)
+        except ClientDisconnected:
+            return
+        except Exception as error:
+            self._state.log.error("unhandled", at=path[:256], error=where(error))
+            # The response may have begun, and then the server refuses another: the connection is cut instead.
+            with contextlib.suppress(Exception):
+                await asked.refuse(errors.internal())
+
+    def _methods(self, path: str) -> Methods | None:
+        methods = self._endpoints.get(path)
+        if methods is None and path.startswith(models.PATH + "/") and len(path) > len(models.PATH) + 1:
+            methods = self._one_model
+        return self._stored.methods(path) if methods is None else methods
 
     # === life cycle ===
 
@@ -128,7 +137,7 @@ class Gateway:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    self.startup()
+                    self.start(deciding_thread=False)
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": where(error)})
                     return
@@ -138,52 +147,72 @@ class Gateway:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def startup(self) -> None:
-        """Start the relay."""
+    def start(self, *, deciding_thread: bool) -> None:
+        """Start the engines, and decide: on a thread of its own, or on the event loop. Idempotent."""
         state = self._state
-        state.loop()
-        state.running_relay()
-        state.responses.start(self._responses.execute)
+        if state.front is not None or state.draining:
+            return
+        self._loop_side.start()
+        decisions, front = state.start_engines(state.config)
+        try:
+            _tell_callers(front, state.serving.admission)
+            deciding: Deciding = (
+                DecidingThread(self._decider, decisions, self._died)
+                if deciding_thread
+                else DecidingOnLoop(self._decider, decisions)
+            )
+            self._front_fd = front.fileno()
+            deciding.start()
+        except BaseException:
+            front.close()
+            raise
+        asyncio.get_running_loop().add_reader(self._front_fd, self._door.pump)
+        self._deciding, state.front = deciding, front
+        state.responses.start(self._background.execute)
         state.log.info(
-            "worker_started",
+            "started",
             pid=os.getpid(),
             version=_core.__version__,
             models=len(state.models),
             upstreams=len(state.config.upstreams),
             keys=len(state.config.keys),
+            threads=state.config.server.threads,
         )
-        if self.on_startup is not None:
-            self.on_startup()
 
-    def keep(self, task: asyncio.Task[None]) -> None:
-        """`task` runs as long as the gateway: it is cancelled at its end."""
-        self._kept.append(task)
+    def _start_late(self) -> None:
+        """For servers without a lifespan."""
+        if self._state.front is None:
+            try:
+                self.start(deciding_thread=False)
+            except Exception as error:
+                self._state.notices.warn_once("not_started", error=where(error))
 
     def reload(self, config: Config) -> None:
         """Serve what `config` says from now on, but for its `server` and `responses`, which stay as they are.
 
-        On the event loop. Requests under way go on with what they began with, and so do the connections of
-        upstreams that are the same. Raises `ConfigurationError`, and then nothing has changed.
+        Requests under way go on with what they began with, and so do the connections of upstreams that are
+        the same. Raises `ConfigurationError`, and then nothing has changed.
         """
         state = self._state
-        state.serving = Serving(
-            config.model_copy(update={"server": state.config.server, "responses": state.config.responses}),
-            Keyring(config.keys),
-            ModelTable(config, state.models),
-            self._own_prices or policy_for(config),
+        kept = {"server": state.config.server, "responses": state.config.responses}
+        serving = _serving(
+            config.model_copy(update=kept), self._own_prices, state.notices, before=state.models
         )
-        state.responses.serve(model.name for model in state.models)
+        if state.front is not None:
+            _tell_callers(state.front, serving.admission)
+        state.serving = serving
+        state.responses.serve(model.name for model in serving.models)
 
     def drain(self, seconds: float) -> None:
-        """Report not ready from now on, and end what still runs after `seconds`. Idempotent.
-
-        On the event loop. Requests are still served: closing the listening socket is the server's part.
-        """
+        """Accept nothing more, report not ready, and end what still runs after `seconds`. Idempotent."""
         state = self._state
         if state.draining:
             return
         state.draining = True
-        state.log.info("draining", open=state.open, seconds=seconds)
+        front = state.front
+        state.log.info("draining", open=0 if front is None else front.active, seconds=seconds)
+        if front is not None:
+            front.drain()
         loop = asyncio.get_running_loop()
         self._closing = loop.call_later(seconds, self._cut_off)
         # Background work ends a little earlier: what becomes of it must still be written.
@@ -191,41 +220,56 @@ class Gateway:
 
     def _cut_off(self) -> None:
         state = self._state
-        if state.open:
-            state.log.warning("drain_deadline", open=state.open)
-        task = asyncio.get_running_loop().create_task(self._close_relay())
-        state.tasks.add(task)
-        task.add_done_callback(state.tasks.discard)
+        if state.front is not None and state.front.active:
+            state.log.warning("drain_deadline", open=state.front.active)
+        self._close_front()
 
-    async def _close_relay(self) -> None:
-        relay = self._state.relay
-        if relay is not None:
-            # Not on the loop: what still runs may need it to end.
-            await asyncio.to_thread(relay.close)
+    def _close_front(self) -> "asyncio.Task[None]":
+        """Ends once, when all exchanges have ended."""
+        if self._front_closing is None:
+            self._front_closing = asyncio.get_running_loop().create_task(self._end_exchanges())
+        return self._front_closing
+
+    async def _end_exchanges(self) -> None:
+        front = self._state.front
+        if front is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._front_fd)
+        # Not on the loop: what still runs may need it to end.
+        await asyncio.to_thread(front.close)
+        self._door.close()
 
     async def shutdown(self) -> None:
         """End every exchange, and record it. Idempotent."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._shut_down())
+        await asyncio.shield(self._stopping)
+
+    async def _shut_down(self) -> None:
         state = self._state
         state.draining = True
-        for task in self._kept:
-            task.cancel()
-        await asyncio.gather(*self._kept, return_exceptions=True)
         if self._draining is not None:
             await self._draining
         if self._closing is not None:
             self._closing.cancel()
         await state.responses.drain(0)
-        await self._close_relay()
-        state.idle = asyncio.Event()
-        if state.open:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(state.idle.wait(), CLOSE_SECONDS)
-        if state.open:
-            state.log.error("requests_lost", open=state.open)
+        await self._close_front()
+        if self._deciding is not None:
+            await self._deciding.stop(CLOSE_SECONDS)
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=CLOSE_SECONDS)
+        if self._decider.open:
+            state.log.error("requests_lost", open=self._decider.open)
         await state.responses.close()
-        state.metrics.flush()
-        state.log.info("worker_stopped")
-        await asyncio.to_thread(state.log.close)
+        state.log.info("gateway_stopped")
+        if self._closes_log:
+            await asyncio.to_thread(state.log.close)
+
+    def _died(self, message: str) -> None:
+        self._state.dead = True
+        self._state.log.error("died", message=message)
+        if self.on_death is not None:
+            self.on_death(message)
 
 
 def create_app(
@@ -234,43 +278,58 @@ def create_app(
     prices: PricePolicy | None = None,
     policy: Policy | None = None,
     log: Log | None = None,
-    start_relay: Callable[[], Relay] | None = None,
+    engines: Callable[[Config], tuple[Decisions, Front]] = start_engines,
 ) -> Gateway:
     """The gateway that `config` describes.
 
     `prices` and `policy` replace what the configuration says of prices, and the order of routes. `log`
-    defaults to standard output. Raises `ConfigurationError` for an upstream that cannot be used.
+    defaults to standard output; one that is given is its owner's to close. `engines` starts the threads that
+    move bytes. Raises `ConfigurationError` for an upstream that cannot be used.
     """
     settings = config.server.log
+    closes_log = log is None
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
-    models = ModelTable(config)
-    return Gateway(
-        State(
-            serving=Serving(config, Keyring(config.keys), models, prices or policy_for(config)),
-            policy=policy or Ordered(),
-            log=log,
-            metrics=metrics,
-            responses=ResponseStore(config.responses, [model.name for model in models], metrics.stored, log),
-            start_relay=start_relay or (lambda: _relay(config)),
-        ),
-        prices,
+    notices = Notices(log)
+    serving = _serving(config, prices, notices)
+    names = [model.name for model in serving.models]
+    state = State(
+        serving=serving,
+        policy=policy or Ordered(),
+        log=log,
+        metrics=metrics,
+        recorder=Recorder((log.request, metrics.record), log),
+        notices=notices,
+        responses=ResponseStore(config.responses, names, metrics.stored, log),
+        start_engines=engines,
     )
+    return Gateway(state, prices, closes_log=closes_log)
 
 
-def _relay(config: Config) -> Relay:
-    server = config.server
-    return Relay(
-        max_event_bytes=server.max_event_bytes,
-        max_reply_bytes=server.max_reply_bytes,
-        client_buffer_bytes=server.client_buffer_bytes,
-        keepalive_seconds=server.keepalive_seconds,
-        drain_seconds=server.disconnect_drain.seconds,
-        drain_bytes=server.disconnect_drain.bytes,
-        drain_replies=server.disconnect_drain.replies,
-    )
+def _serving(
+    config: Config,
+    own_prices: PricePolicy | None,
+    notices: Notices,
+    *,
+    before: ModelTable | None = None,
+) -> Serving:
+    table = ModelTable(config, before)
+    prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
+    return Serving(config, Admission(Keyring(config.keys), table), table, prices)
 
 
-def _get(endpoint: Any) -> Mapping[str, Application]:
+def _tell_callers(front: Front, admission: Admission) -> None:
+    front.callers(admission.digests, _whole(errors.refused(MISSING_KEY)), _whole(errors.refused(UNKNOWN_KEY)))
+
+
+def _whole(reply: ErrorReply) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    return reply.status, reply.headers, reply.body
+
+
+def _allowed(methods: Methods) -> bytes:
+    return ", ".join((*methods, "OPTIONS")).encode()
+
+
+def _get(name: str, endpoint: Endpoint) -> Mapping[str, tuple[str, Endpoint]]:
     # The server leaves the body out of what answers HEAD.
-    return {"GET": endpoint, "HEAD": endpoint}
+    return {"GET": (name, endpoint), "HEAD": (name, endpoint)}

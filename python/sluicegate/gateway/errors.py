@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sluicegate.errors import ParseError
+from sluicegate.gateway.admission import Refusal
 
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
@@ -63,6 +64,13 @@ class ErrorReply:
     body: bytes
 
 
+class Refused(Exception):
+    """The request is answered with `reply`."""
+
+    def __init__(self, reply: ErrorReply) -> None:
+        self.reply = reply
+
+
 def error_reply(
     status: int,
     message: str,
@@ -79,10 +87,7 @@ def error_reply(
 
 def invalid_body(error: ParseError) -> ErrorReply:
     """The body is not what the API takes; says what and where."""
-    return error_reply(400, f"The request's body cannot be read: {error}.", code=_INVALID_BODY)
-
-
-_INVALID_BODY = "invalid_body"
+    return error_reply(400, f"The request's body cannot be read: {error}.", code="invalid_body")
 
 
 def body_too_large(limit: int) -> ErrorReply:
@@ -93,22 +98,23 @@ def body_too_large(limit: int) -> ErrorReply:
     )
 
 
-def invalid_key(presented: bool) -> ErrorReply:
-    message = (
-        "Incorrect API key provided."
-        if presented
-        else "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`."
-    )
-    return error_reply(401, message, code="invalid_api_key", headers=((b"www-authenticate", b"Bearer"),))
-
-
-def missing_model() -> ErrorReply:
-    return error_reply(400, "You must provide a model parameter.", code="missing_model", param="model")
-
-
-def unknown_model(name: str) -> ErrorReply:
-    message = f"The model `{name[:256]}` does not exist or you do not have access to it."
+def refused(refusal: Refusal) -> ErrorReply:
+    """What a client is told that may not have what it asks for."""
+    if refusal.reason == "missing_key":
+        return _invalid_key(
+            "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`."
+        )
+    if refusal.reason == "unknown_key":
+        return _invalid_key("Incorrect API key provided.")
+    if refusal.reason == "missing_model":
+        message = "You must provide a model parameter."
+        return error_reply(400, message, code="missing_model", param="model")
+    message = f"The model `{refusal.model[:256]}` does not exist or you do not have access to it."
     return error_reply(404, message, code="model_not_found", param="model")
+
+
+def _invalid_key(message: str) -> ErrorReply:
+    return error_reply(401, message, code="invalid_api_key", headers=((b"www-authenticate", b"Bearer"),))
 
 
 def unknown_url(method: str, path: str) -> ErrorReply:

@@ -1,6 +1,7 @@
 """`GET /healthz` (the process answers) and `GET /readyz` (it takes requests)."""
 
-from sluicegate.gateway.asgi import Receive, Scope, Send, respond
+from sluicegate.gateway.app_request import AppRequest
+from sluicegate.gateway.asgi import respond
 from sluicegate.gateway.state import State
 
 HEALTH_PATH = "/healthz"
@@ -9,8 +10,8 @@ READY_PATH = "/readyz"
 _HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 
-async def healthz(scope: Scope, receive: Receive, send: Send) -> None:
-    await respond(send, 200, _HEADERS, b'{"status":"ok"}')
+async def healthz(asked: AppRequest) -> None:
+    await respond(asked.send, 200, _HEADERS, b'{"status":"ok"}')
 
 
 class ReadyEndpoint:
@@ -19,13 +20,11 @@ class ReadyEndpoint:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._state.draining:
-            await respond(send, 503, _HEADERS, b'{"status":"draining"}')
-            return
-        try:
-            self._state.running_relay()
-        except Exception:
-            await respond(send, 503, _HEADERS, b'{"status":"no relay"}')
-            return
-        await respond(send, 200, _HEADERS, b'{"status":"ready"}')
+    async def __call__(self, asked: AppRequest) -> None:
+        state = self._state
+        if state.draining:
+            await respond(asked.send, 503, _HEADERS, b'{"status":"draining"}')
+        elif state.dead or state.front is None:
+            await respond(asked.send, 503, _HEADERS, b'{"status":"not running"}')
+        else:
+            await respond(asked.send, 200, _HEADERS, b'{"status":"ready"}')

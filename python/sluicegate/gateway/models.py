@@ -3,8 +3,7 @@
 import json
 import time
 
-from sluicegate.gateway.asgi import Receive, Scope, Send, respond
-from sluicegate.gateway.errors import invalid_key, unknown_model
+from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.state import State
 
 PATH = "/v1/models"
@@ -16,7 +15,6 @@ class ModelsEndpoint:
     """Both of them; ids may contain slashes (`org/model`)."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
         self._shown = state.models
         self._write()
 
@@ -29,22 +27,17 @@ class ModelsEndpoint:
         self._one = {entry["id"]: _dump(entry) for entry in objects}
         self._all = _dump({"object": "list", "data": objects})
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        authorization = dict(scope["headers"]).get(b"authorization")
-        if self._state.keys.client(authorization) is None:
-            error = invalid_key(authorization is not None)
-            await respond(send, error.status, error.headers, error.body)
-            return
-        if self._shown is not self._state.models:
-            self._shown = self._state.models
+    async def __call__(self, asked: AppRequest) -> None:
+        caller = asked.identify()
+        if self._shown is not asked.serving.models:
+            self._shown = asked.serving.models
             self._write()
-        name = scope["path"].removeprefix(PATH).removeprefix("/")
-        body = self._one.get(name) if name else self._all
-        if body is None:
-            error = unknown_model(name)
-            await respond(send, error.status, error.headers, error.body)
+        name = asked.scope["path"].removeprefix(PATH).removeprefix("/")
+        if not name:
+            await asked.respond(_JSON, self._all)
             return
-        await respond(send, 200, _JSON, body)
+        model = asked.asked_model(caller, name)
+        await asked.respond(_JSON, self._one[model.name])
 
 
 def _dump(value: object) -> bytes:

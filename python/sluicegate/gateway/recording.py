@@ -1,9 +1,17 @@
-"""From an exchange's outcome to its record."""
+"""From the end of a request to its record."""
 
-from sluicegate._core import Outcome, Usage
-from sluicegate.gateway.reply import Reply
+from decimal import Decimal
+
+from sluicegate._core import Ended, Outcome, Usage
+from sluicegate.gateway.call import Call, Run
+from sluicegate.gateway.keys import Caller
+from sluicegate.gateway.state import Serving
+from sluicegate.pricing import Cost
 from sluicegate.routing import may_succeed_elsewhere
 from sluicegate.telemetry import RequestRecord, Result
+
+LONGEST_NAME = 128
+"""Characters of a model's name that no configuration knows, in a record."""
 
 
 class CountedUsage:
@@ -26,47 +34,67 @@ class CountedUsage:
         return None if self._preview is None else getattr(self._preview, name)
 
 
-def outcome_record(endpoint: str, key: str | None, reply: Reply, outcome: Outcome) -> RequestRecord:
-    """The record of an exchange that has ended."""
-    fault = outcome.fault
-    tried = reply.tried
-    if fault is not None and len(tried) >= outcome.attempts:
-        # The last attempt was reported by `failed`, too.
-        tried = tried[:-1]
-    record = RequestRecord(
-        reply.request_id,
-        endpoint,
-        outcome.status,
-        _result(outcome),
-        outcome.duration,
-        key,
-        reply.model,
-        upstream=outcome.upstream,
-        upstream_model=outcome.upstream_model,
-        upstream_request_id=outcome.upstream_request_id,
-        attempts=outcome.attempts,
-        streamed=outcome.streamed,
-        code=reply.code,
-        fault=None if fault is None else fault.kind,
-        failed_attempts=tuple(tried),
-        left_out=tuple(outcome.left_out),
-        finish_reason=outcome.finish_reason,
-        client_left=outcome.client_left,
-        events=outcome.events,
-        malformed=outcome.malformed,
-        bytes_in=outcome.bytes_in,
-        bytes_out=outcome.bytes_out,
-    )
-    if outcome.streamed:
-        _add_pace(record, outcome)
-    _add_usage(record, reply, outcome)
+def result_of(status: int) -> Result:
+    """Of a request that the gateway has answered by itself."""
+    return "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+
+
+def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
+    """The record of a request that was decided about. `serving`: of the call."""
+    outcome = ended.outcome
+    model = call.model
+    run = call.run
+    record = _record(ended, outcome, _outcome_result(outcome, run))
+    if call.caller is not None:
+        record.key = call.caller.name
+    if model is not None:
+        record.model = model.name
+    elif call.caller is not None and ended.model and serving.models.get(ended.model) is None:
+        record.requested_model = ended.model[:LONGEST_NAME]
+    if call.code is not None:
+        record.code = call.code
+    if run is not None:
+        record.response_id = run.response_id
+        record.client_left = False
+    if outcome.attempts:
+        _add_attempts(record, outcome)
+        _add_usage(record, call, outcome)
     return record
 
 
-def _result(outcome: Outcome) -> Result:
-    fault = outcome.fault
+def undecided_record(ended: Ended, serving: Serving) -> RequestRecord:
+    """The record of a request that the front refused before anybody was asked."""
+    record = _record(ended, ended.outcome, _outcome_result(ended.outcome, None))
+    caller = serving.admission.identify(ended.key, ended.key is not None)
+    if isinstance(caller, Caller):
+        record.key = caller.name
+        if ended.model:
+            if serving.models.get(ended.model) is None:
+                record.requested_model = ended.model[:LONGEST_NAME]
+            else:
+                record.model = ended.model
+    return record
+
+
+def _record(ended: Ended, outcome: Outcome, result: Result) -> RequestRecord:
+    return RequestRecord(
+        ended.request_id,
+        ended.endpoint or "other",
+        outcome.status,
+        result,
+        outcome.duration,
+        code=outcome.code,
+        client_left=outcome.client_left,
+        stalled=outcome.stalled,
+    )
+
+
+def _outcome_result(outcome: Outcome, run: Run | None) -> Result:
     if outcome.client_left:
-        return "client_left"
+        return "client_left" if run is None else run.stopped or "failed"
+    if not outcome.attempts or outcome.code is not None:
+        return result_of(outcome.status)
+    fault = outcome.fault
     if fault is not None:
         if fault.kind == "untranslatable":
             return "refused" if outcome.status == 400 else "failed"
@@ -76,15 +104,30 @@ def _result(outcome: Outcome) -> Result:
     return "failed" if outcome.finish_reason == "abort" else "ok"
 
 
-def _add_pace(record: RequestRecord, outcome: Outcome) -> None:
-    first, last = outcome.first_token, outcome.last_token
-    record.time_to_first_token = first
-    record.longest_gap = outcome.longest_gap
-    if first is not None and last is not None and outcome.token_events > 1:
-        record.inter_token_latency = (last - first) / (outcome.token_events - 1)
+def _add_attempts(record: RequestRecord, outcome: Outcome) -> None:
+    fault = outcome.fault
+    record.upstream = outcome.upstream
+    record.upstream_model = outcome.upstream_model
+    record.upstream_request_id = outcome.upstream_request_id
+    record.attempts = outcome.attempts
+    record.tries = outcome.tries
+    record.fault = None if fault is None else fault.kind
+    record.left_out = tuple(outcome.left_out)
+    record.finish_reason = outcome.finish_reason
+    record.events = outcome.events
+    record.malformed = outcome.malformed
+    record.bytes_in = outcome.bytes_in
+    record.bytes_out = outcome.bytes_out
+    if outcome.streamed:
+        record.streamed = True
+        first, last = outcome.first_token, outcome.last_token
+        record.time_to_first_token = first
+        record.longest_gap = outcome.longest_gap
+        if first is not None and last is not None and outcome.token_events > 1:
+            record.inter_token_latency = (last - first) / (outcome.token_events - 1)
 
 
-def _add_usage(record: RequestRecord, reply: Reply, outcome: Outcome) -> None:
+def _add_usage(record: RequestRecord, call: Call, outcome: Outcome) -> None:
     usage = outcome.usage
     if usage is not None:
         record.input_tokens = usage.input_tokens
@@ -93,15 +136,27 @@ def _add_usage(record: RequestRecord, reply: Reply, outcome: Outcome) -> None:
         record.output_tokens = usage.output_tokens
         record.reasoning_tokens = usage.reasoning_tokens
         record.upstream_cost = usage.upstream_cost
-    cut_off = outcome.finish_reason is None and (outcome.client_left or outcome.fault is not None)
-    counted = outcome.token_events
-    if (usage is None or cut_off) and counted > (record.output_tokens or 0) and outcome.events:
+    if outcome.estimated:
         record.estimated = True
-        record.output_tokens = counted
-        cost = reply.price_of(CountedUsage(counted, usage))
-    elif usage is not None:
-        cost = reply.cost if usage == reply.priced_usage else reply.price_of(usage)
-    else:
+        record.output_tokens = outcome.counted_output
+    elif usage is None:
         return
+    prices = call.serving.prices
+    if prices.by_tariff:
+        record.cost = outcome.cost
+        record.priced = outcome.priced
+        return
+    cost: Cost | None
+    if usage is not None and not outcome.estimated and usage == call.priced_usage:
+        cost = call.cost
+    else:
+        known = usage if usage is not None and not outcome.estimated else None
+        asked = CountedUsage(outcome.counted_output, usage) if known is None else known
+        cost = prices.cost(record.model, outcome.upstream_model, asked)
     record.priced = cost is not None
-    record.cost = None if cost is None else cost.total
+    record.cost = None if cost is None else _plain(cost.total)
+
+
+def _plain(amount: Decimal) -> str:
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

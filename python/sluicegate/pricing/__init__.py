@@ -4,6 +4,7 @@ from sluicegate.config import Config
 from sluicegate.pricing.cost import Cost, members
 from sluicegate.pricing.genai import GenaiPrices
 from sluicegate.pricing.policy import PricePolicy, TariffPolicy, UsageLike
+from sluicegate.pricing.rates import Tariff
 from sluicegate.pricing.table import PriceTable
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "GenaiPrices",
     "PricePolicy",
     "PriceTable",
+    "Tariff",
     "TariffPolicy",
     "UsageLike",
     "members",

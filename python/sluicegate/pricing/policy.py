@@ -51,7 +51,7 @@ class PricePolicy(Protocol):
         """The cost of one request, or None where it is not known.
 
         `model` is the public name, `upstream_model` the upstream's own. Called once for each usage object, on
-        the thread that moves bytes: it must be quick, and must not block or touch an event loop.
+        the thread that decides: it must be quick, and must not block or touch an event loop.
         """
 
 

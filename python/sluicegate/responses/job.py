@@ -19,7 +19,11 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Execute = Callable[[Work, Receive, Send], Awaitable[None]]
-"""Runs the exchange of a response as an ASGI application would; what it sends is kept."""
+"""Runs the exchange of a response as an ASGI application would; what it sends is kept.
+
+Where the store does not wait for its end, the message of the disconnect has a `reason`: `cancelled`,
+`interrupted` (the process stops) or `failed` (it cannot be kept).
+"""
 
 _ERROR_BODY_BYTES = 1024 * 1024
 
@@ -117,7 +121,16 @@ class Job:
 
     async def receive(self) -> Message:
         await self._stopped.wait()
-        return {"type": "http.disconnect"}
+        return {"type": "http.disconnect", "reason": self._reason}
+
+    @property
+    def _reason(self) -> str | None:
+        """Why it does not wait for the end; None: that has come."""
+        if self.lost:
+            return "cancelled"
+        if self.interrupted:
+            return "interrupted"
+        return None if self.failure is None else "failed"
 
     async def send(self, message: Message) -> None:
         try:

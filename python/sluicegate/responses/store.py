@@ -67,6 +67,7 @@ class ResponseStore:
         self._following = Following(database, self._repository, self._runner.runs)
         self._writer.published = self._published
         self._started = False
+        self._closed = False
 
     @property
     def enabled(self) -> bool:
@@ -95,6 +96,7 @@ class ResponseStore:
     async def close(self) -> None:
         """Keep what is still to be kept, and close the store. Idempotent."""
         await self.drain(0)
+        self._closed = True
         if self._keeping:
             await asyncio.wait(self._keeping, timeout=self._config.lease_seconds)
         await self._following.close()
@@ -243,12 +245,12 @@ class ResponseStore:
 
     async def _soon(self, id: str, look: Callable[[], Awaitable[_T]]) -> _T:
         """What `look` finds, now or within a moment."""
-        if not self._database.exists and not self._keeping:
-            # Nothing has ever been stored: asking would make the file.
-            raise NotFound(id)
         deadline = time.monotonic() + _MOMENT_SECONDS
         while True:
             try:
+                if not self._database.exists and not self._keeping:
+                    # Nothing has been stored yet: asking would make the file.
+                    raise NotFound(id)
                 return await look()
             except NotFound:
                 if self._keeping:
@@ -259,8 +261,8 @@ class ResponseStore:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def backlog(self) -> None:
-        """Bring the metrics of the queue up to date."""
-        if not self.enabled or not self._database.exists:
+        """Bring the metrics of the queue up to date; after the end they stay as they were."""
+        if not self.enabled or self._closed or not self._database.exists:
             return
         with contextlib.suppress(StoreUnavailable):
             found: Backlog = await self._repository.backlog()

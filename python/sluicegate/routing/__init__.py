@@ -2,8 +2,18 @@
 
 from sluicegate.routing.model import Model
 from sluicegate.routing.ordered import Ordered
+from sluicegate.routing.plan import Attempt, NoRoute, Plan
 from sluicegate.routing.policy import Policy
 from sluicegate.routing.retry import may_succeed_elsewhere
 from sluicegate.routing.table import ModelTable
 
-__all__ = ["Model", "ModelTable", "Ordered", "Policy", "may_succeed_elsewhere"]
+__all__ = [
+    "Attempt",
+    "Model",
+    "ModelTable",
+    "NoRoute",
+    "Ordered",
+    "Plan",
+    "Policy",
+    "may_succeed_elsewhere",
+]

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
-from sluicegate._core import Route
+from sluicegate._core import Outcome, Route
 from sluicegate.routing.model import Model
 
 
 class Ordered:
-    """The policy of a gateway without another one."""
+    """The policy of a gateway without another one. It learns nothing from what has been."""
 
     def order(self, model: Model) -> Sequence[Route]:
         return model.routes
+
+    def ended(self, model: Model, outcome: Outcome) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""From the configuration to upstreams, routes and models, made once in each worker."""
+"""From the configuration to upstreams, routes and models, made once a configuration."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -103,15 +103,13 @@ def _client_certificate(config: UpstreamConfig) -> tuple[str, str] | None:
 
 def _model(name: str, config: ModelConfig, upstreams: Mapping[str, Upstream]) -> Model:
     reply_model = name if config.reply_model == "public" else None
-    last = len(config.routes) - 1
     routes = tuple(
         Route(
             upstreams[route.upstream],
             route.model,
             reply_model=reply_model,
-            last=position == last,
             drain=(route.on_client_leave or config.on_client_leave) == "drain",
         )
-        for position, route in enumerate(config.routes)
+        for route in config.routes
     )
     return Model(name, routes)

@@ -1,4 +1,4 @@
-"""Serving the gateway with granian: processes, signals, drain."""
+"""Running the gateway: one process, its addresses and threads, its signals, its end."""
 
 from pathlib import Path
 

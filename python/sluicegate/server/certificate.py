@@ -1,21 +1,33 @@
-"""The server's certificate, looked at before workers are started with it."""
+"""The server's certificate, looked at before anything is begun with it."""
 
 import ssl
 
-from sluicegate.config import ServerConfig
+from sluicegate._core import Tls
+from sluicegate.config import ServerConfig, TlsConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
 
-def check_certificate(settings: ServerConfig) -> None:
-    """Raises `ConfigurationError` where the files are no certificates, or no pair."""
+def tls_of(settings: ServerConfig) -> Tls | None:
+    """TLS towards clients. Raises `ConfigurationError` where the files are no certificates, or no pair."""
     tls = settings.tls
     if tls is None:
-        return
+        return None
+    password = None if tls.key_password is None else tls.key_password.get_secret_value()
+    _check(tls, password)
+    return Tls(
+        tls.cert_file,
+        tls.key_file,
+        key_password=password,
+        min_version=tls.min_version,
+        client_ca_file=tls.client_ca_file,
+    )
+
+
+def _check(tls: TlsConfig, password: str | None) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Without a password the library would ask for one on the terminal.
-    password = "" if tls.key_password is None else tls.key_password.get_secret_value()
     try:
-        context.load_cert_chain(tls.cert_file, tls.key_file, password)
+        # Without a password the library would ask for one on the terminal.
+        context.load_cert_chain(tls.cert_file, tls.key_file, password or "")
         if tls.client_ca_file is not None:
             context.load_verify_locations(tls.client_ca_file)
     except (ssl.SSLError, OSError) as error:

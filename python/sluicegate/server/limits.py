@@ -2,13 +2,17 @@
 
 import resource
 
-# Files, event loop, log, metrics, upstream pools at rest.
+# Files, event loop, log, upstream pools at rest.
 _RESERVED_FILES = 256
 _FILES_WANTED = 1_048_576
+# A client has a connection of its own, and behind it either one to an upstream or both ends of one to the
+# application.
+_FILES_EACH = 3
+_FEWEST = 128
 
 
 def raise_open_files() -> int:
-    """Raise the limit of open files as far as the system allows, for children as well; returns it."""
+    """Raise the limit of open files as far as the system allows; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, _FILES_WANTED)
     if soft == resource.RLIM_INFINITY:
@@ -22,10 +26,10 @@ def raise_open_files() -> int:
     return soft
 
 
-def connections_per_worker(open_files: int) -> int:
-    """Clients one worker may hold: each may need a connection to an upstream as well.
+def connections_for(open_files: int) -> int:
+    """How many clients may be connected at once with so many open files.
 
-    Beyond it new connections wait in the backlog. Without it the server would run out of descriptors, and its
-    accept loop would spin.
+    Beyond it new connections wait in the backlog. Without it the process would run out of descriptors, and
+    its accept loops would spin.
     """
-    return max(128, (open_files - _RESERVED_FILES) // 2)
+    return max(_FEWEST, (open_files - _RESERVED_FILES) // _FILES_EACH)

@@ -1,18 +1,13 @@
-"""A configuration that changes while the gateway runs: when it asks for it, and when its file is another."""
+"""A configuration that changes while the gateway runs: when its file is another, and what of it counts."""
 
-import os
-import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sluicegate.config import Config, load_file
+from sluicegate.config import NEED_RESTART, Config, Section, load_change
 from sluicegate.errors import ConfigurationError
 from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log
-
-RELOAD_SIGNAL = signal.SIGURG
-"""From the parent to its workers. One that is not ready yet is not hurt: by default it is ignored."""
 
 # A look at a file costs next to nothing, and sees what notifications do not: files of a network, and links
 # that are turned to another directory, as Kubernetes does with its ConfigMaps.
@@ -21,22 +16,13 @@ POLL_SECONDS = 0.5
 Stamp = tuple[int, int, int] | None
 
 
-def stamp_of(path: Path | None) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
     """What changes when the file at `path` does; None where there is none."""
-    if path is None:
-        return None
     try:
         found = path.stat()
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def load_whole(path: Path) -> Config:
-    """The configuration at `path`, whose upstreams can be used. Raises `ConfigurationError`."""
-    config = load_file(path)
-    ModelTable(config)
-    return config
 
 
 def faults_of(error: Exception) -> list[str]:
@@ -46,23 +32,29 @@ def faults_of(error: Exception) -> list[str]:
     return [type(error).__name__]
 
 
-class Reloader:
+class Reader:
     """Reads the file again, in a thread of its own, when asked to and (`watch`) when it has changed.
 
-    `changed` gets each configuration without faults and the stamp of its file; one with faults is logged, and
-    changes nothing. A change counts once the file has been the same for two looks: what is still being
-    written is not read.
+    `take` gets, on that thread, each configuration without faults; it raises where it cannot have it. One
+    with faults is logged, and changes nothing. The file is read once it has been the same for two looks, and
+    counts where it still is after that: what is still being written is not taken.
     """
 
     def __init__(
-        self, path: Path, stamp: Stamp, changed: Callable[[Config, Stamp], None], log: Log, *, watch: bool
+        self, path: Path, running: Config, take: Callable[[Config], None], log: Log, *, watch: bool
     ) -> None:
         self._path = path
-        self._known = self._last = stamp
-        self._changed = changed
+        self._running = running
+        self._take = take
         self._log = log
         self._watch = watch
         self._asked = False
+        self._changed = False
+        self._known: Stamp = None
+        self._last: Stamp = None
+        # The sections of the file that the process began with: options of the command line are not in it.
+        self._begun_with = _sections(running)
+        self._told: dict[str, Section] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sluicegate-reload", daemon=True)
 
@@ -70,43 +62,85 @@ class Reloader:
         self._thread.start()
 
     def ask(self) -> None:
-        """Read it soon. From a signal's handler, too: it takes no lock."""
+        """Read it soon, whether it has changed or not. Any thread."""
         self._asked = True
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Begin nothing any more. Idempotent."""
         self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+
+    @property
+    def stopped(self) -> bool:
+        return self._over.is_set()
 
     def _run(self) -> None:
+        self.begin()
         while not self._over.wait(POLL_SECONDS):
             self.look()
 
+    def begin(self) -> None:
+        """Learn what the file is. It may have changed since `running` was read from it."""
+        stamp = stamp_of(self._path)
+        self._known = self._last = stamp
+        try:
+            found = load_change(self._path, self._running)
+        except ConfigurationError:
+            # It is told when it has settled.
+            self._changed = True
+            return
+        self._begun_with = _sections(found)
+        self._changed = not _same(found, self._running)
+
     def look(self) -> None:
         """One look."""
-        asked, self._asked = self._asked, False
         stamp = stamp_of(self._path)
-        settled = self._watch and stamp != self._known and stamp == self._last
-        self._last = stamp
-        if asked or settled:
+        settled, self._last = stamp == self._last, stamp
+        self._changed = self._changed or stamp != self._known
+        if settled and (self._asked or (self._watch and self._changed)):
+            self._asked = self._changed = False
             self._known = stamp
-            self._load(stamp)
+            self._read(stamp)
 
-    def _load(self, stamp: Stamp) -> None:
+    def _read(self, stamp: Stamp) -> None:
         try:
-            config = load_whole(self._path)
+            config = load_change(self._path, self._running)
+            # Upstreams that cannot be used are faults as well.
+            ModelTable(config)
         except Exception as error:
             # Whatever is wrong with a file must not end the thread: the next one may be right.
+            if not self._moved(stamp):
+                self._log.error("reload_failed", faults=faults_of(error))
+            return
+        if self._moved(stamp):
+            return
+        try:
+            self._take(config)
+        except Exception as error:
             self._log.error("reload_failed", faults=faults_of(error))
             return
-        self._changed(config, stamp)
+        self._running = config
+        self._tell_of_restarts(config)
+
+    def _moved(self, stamp: Stamp) -> bool:
+        """Whether the file is not any more what was read; it is read again, then."""
+        if stamp_of(self._path) == stamp:
+            return False
+        self._asked = True
+        return True
+
+    def _tell_of_restarts(self, config: Config) -> None:
+        for name, section in _sections(config).items():
+            if section == self._begun_with[name]:
+                self._told.pop(name, None)
+            elif section != self._told.get(name):
+                self._told[name] = section
+                self._log.warning("needs_restart", section=name)
 
 
-def tell(pids: list[int]) -> None:
-    """Let workers read the file again."""
-    for pid in pids:
-        try:
-            os.kill(pid, RELOAD_SIGNAL)
-        except ProcessLookupError:
-            continue
+def _sections(config: Config) -> Mapping[str, Section]:
+    return {name: getattr(config, name) for name in NEED_RESTART}
+
+
+def _same(one: Config, other: Config) -> bool:
+    """Whether both say the same of what needs no restart."""
+    return one.model_copy(update=dict(_sections(other))) == other

@@ -2,7 +2,18 @@
 
 from sluicegate.telemetry.log import Log, where
 from sluicegate.telemetry.metrics import Metrics
-from sluicegate.telemetry.record import RequestRecord, Result
+from sluicegate.telemetry.record import RequestRecord, Result, Try
+from sluicegate.telemetry.recorder import Recorder, Sink
 from sluicegate.telemetry.stored import StoredMetrics
 
-__all__ = ["Log", "Metrics", "RequestRecord", "Result", "StoredMetrics", "where"]
+__all__ = [
+    "Log",
+    "Metrics",
+    "Recorder",
+    "RequestRecord",
+    "Result",
+    "Sink",
+    "StoredMetrics",
+    "Try",
+    "where",
+]

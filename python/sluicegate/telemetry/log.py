@@ -9,12 +9,11 @@ import os
 import time
 import traceback
 from collections.abc import Mapping
-from decimal import Decimal
 from json.encoder import encode_basestring as quoted
 from typing import Any, Literal
 
 from sluicegate.telemetry.lines import LineWriter
-from sluicegate.telemetry.record import RequestRecord
+from sluicegate.telemetry.record import RequestRecord, Try
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -122,8 +121,10 @@ def request_members(record: RequestRecord) -> str:
         text += f',"requested_model":{quoted(record.requested_model)}'
     if record.code is not None:
         text += f',"code":{quoted(record.code)}'
+    if record.response_id is not None:
+        text += f',"response_id":{quoted(record.response_id)}'
     if record.client_left:
-        text += ',"client_left":true'
+        text += ',"client_left":true,"stalled":true' if record.stalled else ',"client_left":true'
     return text + _attempt_members(record) if record.attempts else text
 
 
@@ -136,9 +137,9 @@ def _attempt_members(record: RequestRecord) -> str:
         text += f',"upstream_request_id":{quoted(record.upstream_request_id)}'
     if record.fault is not None:
         text += f',"fault":"{record.fault}"'
-    if record.failed_attempts:
-        attempts = [f"{upstream}: {kind}" for upstream, kind in record.failed_attempts]
-        text += f',"failed_attempts":{_encode(attempts)}'
+    if len(record.tries) > 1:
+        failed = [f"{upstream}: {kind}" for upstream, kind in record.failed_attempts]
+        text += f',"failed_attempts":{_encode(failed)},"tries":[{",".join(map(_try, record.tries))}]'
     if record.left_out:
         text += f',"left_out":{_encode(record.left_out)}'
     if record.finish_reason is not None:
@@ -164,7 +165,7 @@ def _attempt_members(record: RequestRecord) -> str:
     if record.estimated:
         text += ',"estimated":true'
     if record.cost is not None:
-        text += f',"cost":"{_decimal(record.cost)}"'
+        text += f',"cost":"{record.cost}"'
     if record.upstream_cost is not None:
         text += f',"upstream_cost":{quoted(record.upstream_cost)}'
     if not record.priced:
@@ -176,6 +177,11 @@ def _attempt_members(record: RequestRecord) -> str:
     return f'{text},"bytes_in":{record.bytes_in},"bytes_out":{record.bytes_out}'
 
 
-def _decimal(amount: Decimal) -> str:
-    text = f"{amount:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _try(attempt: Try) -> str:
+    upstream, model, fault, status, began, seconds = attempt
+    text = f'{{"upstream":{quoted(upstream)},"upstream_model":{quoted(model)}'
+    if fault is not None:
+        text += f',"fault":"{fault}"'
+    if status is not None:
+        text += f',"status":{status}'
+    return f'{text},"began":{began:.6f},"duration":{seconds:.6f}}}'

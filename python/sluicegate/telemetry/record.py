@@ -1,11 +1,20 @@
 """What is known of one request once it is over: the one source of its log line and of its metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal
 
-Result = Literal["ok", "failed", "refused", "client_left"]
-"""ok: served whole. failed: the upstream's fault or ours, also under 200. refused: the client's fault."""
+Result = Literal["ok", "failed", "refused", "client_left", "cancelled", "interrupted"]
+"""ok: served whole. failed: the upstream's fault or ours, also under 200. refused: the client's fault.
+
+Of a run of a background response also cancelled (it was cancelled or deleted, or another process has it) and
+interrupted (this process stops: it may be run again). Neither is client_left, as no client is there.
+"""
+
+Try = tuple[str, str, str | None, int | None, float, float]
+"""One attempt: upstream, its name for the model, kind and status of the fault, seconds to its begin, seconds
+that it took.
+"""
 
 
 @dataclass(slots=True)
@@ -31,12 +40,16 @@ class RequestRecord:
     """The `code` of the error that the gateway answered with."""
     fault: str | None = None
     """The kind of the fault that ended the request, also where its status is 200."""
-    failed_attempts: tuple[tuple[str, str], ...] = ()
-    """(upstream, fault kind) of the attempts before the last one."""
+    tries: Sequence[Try] = ()
+    """Every attempt, in order."""
     left_out: tuple[str, ...] = ()
     """The parts of the request that the upstream was not told: its answer does not depend on them."""
     finish_reason: str | None = None
     client_left: bool = False
+    stalled: bool = False
+    """The client took nothing for too long, and was cut; `client_left` is also set."""
+    response_id: str | None = None
+    """Of a background response, of which this is one run."""
     time_to_first_token: float | None = None
     inter_token_latency: float | None = None
     """Mean gap between events that bore tokens."""
@@ -50,10 +63,18 @@ class RequestRecord:
     reasoning_tokens: int | None = None
     estimated: bool = False
     """The reply ended before its usage: output tokens are counted from events, input is not known."""
-    cost: Decimal | None = None
-    """USD."""
+    cost: str | None = None
+    """USD, exact: plain decimal text."""
     upstream_cost: str | None = None
     priced: bool = True
     """False: there was usage, and no price for it."""
     bytes_in: int = 0
     bytes_out: int = 0
+
+    @property
+    def failed_attempts(self) -> list[tuple[str, str]]:
+        """(upstream, fault kind) of the attempts that failed, but for the one whose fault is `fault`."""
+        failed = [(attempt[0], attempt[2]) for attempt in self.tries if attempt[2] is not None]
+        if self.fault is not None and self.tries and self.tries[-1][2] is not None:
+            failed.pop()
+        return failed

@@ -25,24 +25,21 @@ class StoredMetrics:
             ("operation",),
             registry=registry,
         )
-        # What is in the store is one number for all workers: that of whoever asked it last.
+        # Of the whole store, whichever process works on it.
         self._queued = Gauge(
             "sluicegate_background_queued",
             "Background responses that wait.",
             registry=registry,
-            multiprocess_mode="mostrecent",
         )
         self._oldest = Gauge(
             "sluicegate_background_oldest_queued_seconds",
             "How long the oldest of them has waited.",
             registry=registry,
-            multiprocess_mode="mostrecent",
         )
         self._running = Gauge(
             "sluicegate_background_running",
             "Background responses under way.",
             registry=registry,
-            multiprocess_mode="mostrecent",
         )
 
     def ended(self, kind: str, status: str) -> None:
@@ -55,7 +52,7 @@ class StoredMetrics:
         self._failures.labels(operation).inc()
 
     def backlog(self, queued: int, running: int, oldest_seconds: float) -> None:
-        """What waits and what runs, over all workers."""
+        """What waits and what runs, in all processes over one store."""
         self._queued.set(queued)
         self._running.set(running)
         self._oldest.set(oldest_seconds)

@@ -5,7 +5,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::responses::request::Refusal;
-use sluicegate_relay::{RelayError, UpstreamError};
+use sluicegate_front::TlsError;
+use sluicegate_relay::UpstreamError;
 
 /// The exception class for an error's kind; exhaustive, so that a new kind does not compile until it has one.
 fn class_name(kind: ErrorKind) -> &'static str {
@@ -59,6 +60,6 @@ pub(crate) fn upstream_error(py: Python<'_>, error: &UpstreamError) -> PyErr {
     raise(py, "ConfigurationError", (error.to_string(),))
 }
 
-pub(crate) fn relay_error(py: Python<'_>, error: &RelayError) -> PyErr {
-    raise(py, "RelayClosed", (error.to_string(),))
+pub(crate) fn tls_error(py: Python<'_>, error: &TlsError) -> PyErr {
+    raise(py, "ConfigurationError", (error.to_string(),))
 }

@@ -10,13 +10,11 @@
 //! | `errors` | one map of errors to exceptions |
 #![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
 
-mod asgi;
-mod delivery;
-mod director;
+mod decisions;
 mod errors;
-mod exchange;
+mod front;
 mod library;
-mod relay;
+mod outcome;
 mod request;
 mod responses_request;
 mod tariff;
@@ -38,14 +36,16 @@ mod _core {
     use sluicegate_relay::FaultKind;
 
     #[pymodule_export]
-    use super::exchange::{PyExchange, PyFault, PyOutcome};
+    use super::decisions::{PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyPriceAsked};
+    #[pymodule_export]
+    use super::front::{PyExchange, PyFront, PyListenBounds, PyTls};
     #[pymodule_export]
     use super::library::{
         PyChatToResponses, PyDecoder, PyEvent, PyHarmonyDecoder, PyMeter, PyPipeline,
         PyResponsesToChat, PySplitter, fold_chat, unfold_chat,
     };
     #[pymodule_export]
-    use super::relay::PyRelay;
+    use super::outcome::{PyFault, PyOutcome};
     #[pymodule_export]
     use super::request::PyRequest;
     #[pymodule_export]

@@ -55,6 +55,11 @@ impl PyResponsesRequest {
     }
 
     #[getter]
+    fn refers(&self) -> bool {
+        self.inner.refers()
+    }
+
+    #[getter]
     fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.inner.body())
     }

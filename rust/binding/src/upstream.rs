@@ -243,19 +243,12 @@ pub(crate) struct PyRoute {
 #[pymethods]
 impl PyRoute {
     #[new]
-    #[pyo3(signature = (upstream, model, *, reply_model=None, last=true, drain=false))]
-    fn new(
-        upstream: Py<PyUpstream>,
-        model: &str,
-        reply_model: Option<&str>,
-        last: bool,
-        drain: bool,
-    ) -> Self {
+    #[pyo3(signature = (upstream, model, *, reply_model=None, drain=false))]
+    fn new(upstream: Py<PyUpstream>, model: &str, reply_model: Option<&str>, drain: bool) -> Self {
         let inner = Route {
             upstream: Arc::clone(&upstream.get().inner),
             model: model.into(),
             reply_model: reply_model.map(Into::into),
-            last,
             drain,
         };
         Self { inner, upstream }

@@ -424,6 +424,23 @@ impl Pipeline {
         }
     }
 
+    /// The reply has begun: let go of the request, which only a response that the upstream has not named would still be told with. A held
+    /// stream must not hold its request's body.
+    pub fn forget_request(&mut self) {
+        if self.plan.asked.is_none() {
+            return;
+        }
+        let unnamed = match &self.body {
+            Body::Stream(stream) => stream.forwarded().is_some_and(|known| !known.is_named()),
+            Body::Undecided(_) => true,
+            _ => false,
+        };
+        if !unnamed {
+            self.plan.asked = None;
+            self.reply.plan.asked = None;
+        }
+    }
+
     /// What is known so far.
     #[must_use]
     pub fn facts(&self) -> &Facts {

@@ -22,6 +22,15 @@ const STREAM: &str = "stream";
 const STREAM_OPTIONS: &str = "stream_options";
 const INCLUDE_USAGE: &str = "include_usage";
 
+/// A client's own bound on output tokens, under the names that the interfaces have for it.
+const OUTPUT_BOUNDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// The person that the client acts for, as it says.
+const USER: &str = "user";
+
+/// Bytes of a user's name that are taken; of a longer one nothing is.
+const MAX_USER: usize = 256;
+
 /// What to do about the usage chunk of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageAsk {
@@ -69,6 +78,8 @@ pub struct Request {
     model: Option<Box<str>>,
     stream: bool,
     include_usage: bool,
+    output_bound: Option<u64>,
+    user: Option<Box<str>>,
     models: Vec<Value>,
     streams: Vec<Value>,
     options: Vec<Options>,
@@ -126,6 +137,8 @@ impl Request {
             model: None,
             stream: false,
             include_usage: false,
+            output_bound: None,
+            user: None,
             models: Vec::new(),
             streams: Vec::new(),
             options: Vec::new(),
@@ -161,6 +174,14 @@ impl Request {
                 .last()
                 .is_some_and(|ask| ask.kind == Kind::True);
             push_bounded(&mut self.options, options, key)?;
+        } else if value.kind == Kind::Number
+            && OUTPUT_BOUNDS.iter().any(|name| member.key_is(&body, name))
+        {
+            let digits = std::str::from_utf8(value.bytes(&body)).unwrap_or_default();
+            self.output_bound = self.output_bound.max(digits.parse().ok());
+        } else if value.kind == Kind::String && member.key_is(&body, USER) {
+            let user = (value.end - value.start <= MAX_USER).then(|| value.decode(&body));
+            self.user = user.flatten().map(|user| user.into());
         }
         self.members += 1;
         self.end = value.end;
@@ -215,6 +236,18 @@ impl Request {
     #[must_use]
     pub fn include_usage(&self) -> bool {
         self.include_usage
+    }
+
+    /// The client's bound on output tokens: the largest of those that it names. None where it names none as a whole number.
+    #[must_use]
+    pub fn output_bound(&self) -> Option<u64> {
+        self.output_bound
+    }
+
+    /// The `user` member, decoded; of several, the last. None where it is absent, no string, or longer than 256 bytes.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// The body as it came.

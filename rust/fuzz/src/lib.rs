@@ -1,4 +1,4 @@
-//! The properties that the targets check, a module each, and what they share. `rust/core/tests/fuzz_seeds.rs` checks them as well, on the
+//! The properties that the targets check, a module each, and what they share. `rust/front/tests/fuzz_seeds.rs` checks them as well, on the
 //! inputs in `seeds`.
 
 pub mod cost;
@@ -6,6 +6,7 @@ pub mod documents;
 pub mod encode;
 pub mod events;
 pub mod fold;
+pub mod head;
 pub mod reply;
 pub mod request;
 pub mod scan;

@@ -13,6 +13,7 @@ use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat}
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 use crate::fault::{Fault, FaultKind};
+use crate::reply::HeaderList;
 use crate::upstream::{Streaming, Upstream};
 
 /// A request for a response.
@@ -28,6 +29,15 @@ pub(crate) struct Forms {
     responses: Option<Asked>,
     /// By what their upstreams want to be sent: upstreams of one kind share one.
     made: Vec<(Target, Arc<Translated>)>,
+}
+
+/// The client's request, in the forms that upstreams took so far.
+pub(crate) struct Given {
+    pub(crate) request: Request,
+    pub(crate) forms: Forms,
+    /// The endpoint below the upstream's base URL.
+    pub(crate) path: Box<str>,
+    pub(crate) headers: HeaderList,
 }
 
 /// What an upstream wants to be sent.

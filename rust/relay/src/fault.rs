@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::sink::HeaderList;
+use crate::reply::HeaderList;
 
 /// What went wrong. The names are stable: they are metric labels, log values and error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

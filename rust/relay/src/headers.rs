@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use crate::sink::HeaderList;
+use crate::reply::HeaderList;
 use crate::trace;
 use crate::upstream::Upstream;
 
@@ -91,6 +91,9 @@ const NEVER_DOWN: [&str; 10] = [
     "x-request-id",
 ];
 const NEVER_DOWN_PREFIX: &str = "access-control-";
+
+/// Bytes of an upstream's request id that are recorded; a longer one is not.
+pub(crate) const MAX_REQUEST_ID: usize = 256;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::headers::{self, Content};
-use crate::sink::Sink;
+use crate::reply::Sink;
 
 /// A comment, since every event-stream parser skips one; `id:` and `retry:` break some clients.
 const COMMENT: &[u8] = b": keep-alive\n\n";
@@ -51,7 +51,7 @@ impl KeepAlive {
     }
 
     /// Send a comment. `begun`: the reply has begun with the upstream's head.
-    pub(crate) fn beat(&mut self, sink: &mut dyn Sink, request_id: &str, begun: bool) {
+    pub(crate) fn beat(&mut self, sink: &mut Sink, request_id: &str, begun: bool) {
         if !begun && !self.begun {
             self.begun = true;
             sink.start(

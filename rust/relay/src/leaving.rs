@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::runtime::Shared;
+use crate::engine::Shared;
 
 /// How far replies without a client are read. Past any of these the upstream is closed, and what was counted is the record.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct DrainLimits {
     pub time: Duration,
     /// Body bytes of one reply after the client's leaving.
     pub bytes: u64,
-    /// Replies of one relay at once.
+    /// Replies of one process at once.
     pub replies: usize,
 }
 

@@ -4,9 +4,56 @@ use std::time::Duration;
 
 use sluicegate_core::usage::Usage;
 
-use crate::fault::Fault;
+use crate::director::Pricing;
+use crate::fault::{Fault, FaultKind};
+use crate::upstream::Route;
 
-/// The record of one exchange. Times count from its submission.
+/// One attempt. Times count from the exchange's beginning.
+#[derive(Debug, Clone)]
+pub struct Try {
+    /// The upstream's configured name.
+    pub upstream: Box<str>,
+    /// Its name of the model.
+    pub model: Box<str>,
+    /// Why it failed; `None` for one that served.
+    pub fault: Option<FaultKind>,
+    /// The upstream's status, where there was one.
+    pub status: Option<u16>,
+    /// When it began.
+    pub began: Duration,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Try {
+    pub(crate) fn begun(route: &Route, began: Duration) -> Self {
+        Self {
+            upstream: route.upstream.name.clone(),
+            model: route.model.clone(),
+            fault: None,
+            status: None,
+            began,
+            took: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn failed(&mut self, fault: &Fault, took: Duration) {
+        self.fault = Some(fault.kind);
+        self.status = fault.status;
+        self.took = took;
+    }
+
+    /// The exchange is over; `whole`: how long it took. What [`failed`](Self::failed) has said stays.
+    pub(crate) fn settled(&mut self, fault: Option<&Fault>, status: Option<u16>, whole: Duration) {
+        if self.fault.is_none() {
+            self.fault = fault.map(|fault| fault.kind);
+            self.status = status;
+            self.took = whole.saturating_sub(self.began);
+        }
+    }
+}
+
+/// The record of one exchange. Times count from its request's arrival.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The status the client got; 499 where it left before one was sent.
@@ -51,4 +98,235 @@ pub struct Outcome {
     pub left_out: Vec<Box<str>>,
     /// The upstream's `x-request-id`.
     pub upstream_request_id: Option<Box<str>>,
+    /// Each attempt, in order.
+    pub tries: Vec<Try>,
+    /// The `code` of an error that was answered without asking anybody.
+    pub code: Option<&'static str>,
+    /// The reply ended before its usage: what counts is what was seen.
+    pub estimated: bool,
+    /// The output tokens of an estimate: the events that bore some.
+    pub counted_output: u64,
+    /// What it cost in USD, plain decimal text, where the pricing is known here.
+    pub cost: Option<Box<str>>,
+    /// There was usage, or an estimate of it, and no known cost.
+    pub unpriced: bool,
+    /// The client took nothing for too long and was cut.
+    pub stalled: bool,
+}
+
+impl Outcome {
+    /// Settle whether usage is an estimate, and what it cost.
+    ///
+    /// A reply that was cut off before its usage is billed by the events that bore output, where they are more than was
+    /// reported; input that nobody reported counts as none then, so that what was counted can be priced.
+    pub(crate) fn bill(&mut self, pricing: &Pricing) {
+        let cut_off = self.finish_reason.is_none() && (self.client_left || self.fault.is_some());
+        let reported = self.usage.as_ref().and_then(|usage| usage.output_tokens);
+        let counted = self.token_events;
+        self.estimated =
+            (self.usage.is_none() || cut_off) && counted > reported.unwrap_or(0) && self.events > 0;
+        let estimate = self.estimated.then(|| {
+            self.counted_output = counted;
+            let usage = self.usage.clone().unwrap_or_default();
+            Usage {
+                input_tokens: Some(usage.input_tokens.unwrap_or(0)),
+                output_tokens: Some(counted),
+                ..usage
+            }
+        });
+        let (Some(usage), Pricing::Rates(rates)) =
+            (estimate.as_ref().or(self.usage.as_ref()), pricing)
+        else {
+            return;
+        };
+        let (cost, _) = rates.price(usage);
+        self.unpriced = cost.is_none();
+        self.cost = cost.map(|cost| cost.total().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_core::pricing::{self, CostStyle, Rates, Tariff};
+
+    use super::*;
+
+    /// One millionth of a dollar for a token of input, four for one of output.
+    fn rates() -> Pricing {
+        let mut texts = [None; 10];
+        (texts[0], texts[4]) = (Some("0.000001"), Some("0.000004"));
+        let tariff = Arc::new(Tariff::new(Rates::parse(&texts).unwrap(), Vec::new()));
+        Pricing::Rates(Arc::new(pricing::Pricing::new(
+            Some(tariff),
+            CostStyle::OpenRouter,
+        )))
+    }
+
+    fn no_rates() -> Pricing {
+        Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::OpenRouter)))
+    }
+
+    fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            ..Usage::default()
+        }
+    }
+
+    /// A stream of which seven tokens were seen before its client left.
+    fn cut_off() -> Outcome {
+        Outcome {
+            status: 200,
+            client_left: true,
+            streamed: true,
+            events: 8,
+            token_events: 7,
+            ..Outcome::default()
+        }
+    }
+
+    fn billed(mut outcome: Outcome, pricing: &Pricing) -> (bool, u64, Option<Box<str>>, bool) {
+        outcome.bill(pricing);
+        (
+            outcome.estimated,
+            outcome.counted_output,
+            outcome.cost,
+            outcome.unpriced,
+        )
+    }
+
+    #[test]
+    fn usage_that_was_reported_is_priced() {
+        let outcome = Outcome {
+            usage: Some(usage(Some(100), Some(3))),
+            finish_reason: Some("stop".into()),
+            ..cut_off()
+        };
+        let whole = Outcome {
+            client_left: false,
+            ..outcome.clone()
+        };
+        let expected = (false, 0, Some("0.000112".into()), false);
+        assert_eq!(billed(whole, &rates()), expected);
+        assert_eq!(
+            billed(outcome, &rates()),
+            expected,
+            "it had finished before its client left"
+        );
+    }
+
+    #[test]
+    fn a_client_that_leaves_pays_for_what_was_counted() {
+        let expected = (true, 7, Some("0.000028".into()), false);
+        assert_eq!(billed(cut_off(), &rates()), expected);
+        let broken = Outcome {
+            client_left: false,
+            fault: Some(Fault::new(FaultKind::Truncated, "up")),
+            ..cut_off()
+        };
+        assert_eq!(billed(broken, &rates()), expected);
+    }
+
+    #[test]
+    fn a_preview_of_usage_is_raised_to_what_was_counted() {
+        let preview = |output| Outcome {
+            usage: Some(usage(Some(100), output)),
+            ..cut_off()
+        };
+        let raised = (true, 7, Some("0.000128".into()), false);
+        assert_eq!(billed(preview(Some(1)), &rates()), raised);
+        assert_eq!(billed(preview(None), &rates()), raised);
+        let told = (false, 0, Some("0.000136".into()), false);
+        assert_eq!(
+            billed(preview(Some(9)), &rates()),
+            told,
+            "more was reported than seen"
+        );
+    }
+
+    #[test]
+    fn a_whole_reply_without_usage_is_estimated_too() {
+        let silent = Outcome {
+            client_left: false,
+            finish_reason: Some("stop".into()),
+            ..cut_off()
+        };
+        assert_eq!(
+            billed(silent, &rates()),
+            (true, 7, Some("0.000028".into()), false)
+        );
+    }
+
+    #[test]
+    fn a_whole_reply_is_not_counted_where_it_says_its_usage() {
+        let merged = Outcome {
+            client_left: false,
+            finish_reason: Some("stop".into()),
+            usage: Some(usage(Some(10), Some(2))),
+            ..cut_off()
+        };
+        assert_eq!(
+            billed(merged, &rates()),
+            (false, 0, Some("0.000018".into()), false)
+        );
+    }
+
+    #[test]
+    fn zero_tokens_are_not_unknown_tokens() {
+        let zero = Outcome {
+            usage: Some(usage(Some(0), Some(0))),
+            ..Outcome::default()
+        };
+        assert_eq!(billed(zero, &rates()), (false, 0, Some("0".into()), false));
+        assert_eq!(
+            billed(Outcome::default(), &rates()),
+            (false, 0, None, false),
+            "nothing was used"
+        );
+    }
+
+    #[test]
+    fn what_has_no_price_is_said_to_have_none() {
+        assert_eq!(billed(cut_off(), &no_rates()), (true, 7, None, true));
+        let reported = Outcome {
+            usage: Some(usage(Some(10), Some(5))),
+            finish_reason: Some("stop".into()),
+            ..Outcome::default()
+        };
+        assert_eq!(
+            billed(reported.clone(), &no_rates()),
+            (false, 0, None, true)
+        );
+        // Whoever is asked for prices says later what it cost.
+        assert_eq!(billed(reported, &Pricing::Asked), (false, 0, None, false));
+        assert_eq!(billed(cut_off(), &Pricing::Asked), (true, 7, None, false));
+    }
+
+    #[test]
+    fn what_a_try_failed_with_stays() {
+        let mut tried = Try {
+            upstream: "up".into(),
+            model: "theirs".into(),
+            fault: None,
+            status: None,
+            began: Duration::from_secs(1),
+            took: Duration::ZERO,
+        };
+        let mut failed = tried.clone();
+        // It may have taken no time that the clock can tell.
+        failed.failed(&Fault::new(FaultKind::Untranslatable, "up"), Duration::ZERO);
+        failed.settled(None, Some(499), Duration::from_secs(5));
+        assert_eq!(
+            (failed.fault, failed.status),
+            (Some(FaultKind::Untranslatable), None)
+        );
+        tried.settled(None, Some(200), Duration::from_secs(5));
+        assert_eq!(
+            (tried.status, tried.took),
+            (Some(200), Duration::from_secs(4))
+        );
+    }
 }

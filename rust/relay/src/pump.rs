@@ -7,25 +7,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use sluicegate_core::cost::Members;
-use sluicegate_core::error::ErrorKind;
+use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::mode::Mode;
-use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::encode;
-use sluicegate_core::usage::Usage;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::asked::Given;
 use crate::deadlines::{Deadlines, Progress};
 use crate::decode::{BodyError, ReplyBody};
-use crate::exchange::Control;
+use crate::director::{Attempt, ByRates, Director, Pricing};
 use crate::fault::{Fault, FaultKind};
 use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
+use crate::offload::{LARGE, offload};
 use crate::outcome::Outcome;
-use crate::sink::{Director, Sink};
-use crate::upstream::Route;
+use crate::reply::Sink;
 
 /// How much of a reply is held back at most while another upstream could still take over: known preambles are one or two events that come at
 /// once (Azure's filter chunk, `response.created` with the request's tools repeated). Past these bounds an upstream is at work.
@@ -44,11 +43,14 @@ pub(crate) enum PumpEnd {
     /// It has nothing.
     Failed(Fault),
     Left,
+    /// It took nothing for too long.
+    Stalled,
 }
 
 /// What the pump woke for.
 enum Turn {
     Left,
+    Stalled,
     Closing,
     Release,
     KeepAlive,
@@ -58,17 +60,9 @@ enum Turn {
     Broken(FaultKind),
 }
 
-struct Price<'a>(&'a mut dyn Director);
-
-impl Pricer for Price<'_> {
-    fn price(&mut self, usage: &Usage) -> Option<Members> {
-        self.0.price(usage).and_then(Members::parse)
-    }
-}
-
 /// The client's side of one reply.
 pub(crate) struct Client<'a> {
-    pub(crate) sink: &'a mut dyn Sink,
+    pub(crate) sink: &'a mut Sink,
     pub(crate) director: &'a mut dyn Director,
     /// The upstream's.
     pub(crate) status: StatusCode,
@@ -77,6 +71,8 @@ pub(crate) struct Client<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) keepalive: &'a mut KeepAlive,
     pub(crate) leaving: &'a mut Leaving,
+    /// What another attempt would need; none once the reply has begun.
+    pub(crate) given: &'a mut Option<Box<Given>>,
 }
 
 pub(crate) struct Pump {
@@ -90,8 +86,12 @@ pub(crate) struct Pump {
     hold: Option<Instant>,
     /// The reply to the client has begun.
     begun: bool,
-    /// The client takes nothing: the upstream's silence is ours.
-    blocked: bool,
+    /// Since when the client takes nothing: the upstream's silence is ours.
+    blocked: Option<Instant>,
+    client_stall: Option<Duration>,
+    pricing: Pricing,
+    /// Bytes that were read since something last came out: what a document, or an event, holds back.
+    held: usize,
     frames: Vec<Bytes>,
     fault: Option<Fault>,
     status: u16,
@@ -106,28 +106,35 @@ impl Pump {
     pub(crate) fn new(
         plan: ReplyPlan,
         body: ReplyBody,
-        route: &Route,
+        attempt: &Attempt,
         progress: Progress,
         keepalive: &KeepAlive,
         leaving: &Leaving,
+        client_stall: Option<Duration>,
     ) -> Self {
-        let deadlines = route.upstream.deadlines;
-        let hold = (!route.last).then(|| Instant::now() + HOLD_TIME);
-        let first = deadlines.wake(&progress, Instant::now());
-        let first = [first, hold, keepalive.next(), leaving.until()]
+        let upstream = &attempt.route.upstream;
+        let deadlines = upstream.deadlines;
+        let now = Instant::now();
+        let hold = (!attempt.last).then(|| now + HOLD_TIME);
+        let first = deadlines.wake(&progress, now);
+        let stall = client_stall.and_then(|stall| now.checked_add(stall));
+        let first = [first, hold, keepalive.next(), leaving.until(), stall]
             .into_iter()
             .flatten()
             .min();
         Self {
             pipeline: Pipeline::new(plan),
             body,
-            upstream: route.upstream.name.clone(),
+            upstream: upstream.name.clone(),
             deadlines,
             progress,
             timer: first.map(|at| Box::pin(sleep_until(at))),
             hold,
             begun: false,
-            blocked: false,
+            blocked: None,
+            client_stall,
+            pricing: attempt.pricing.clone(),
+            held: 0,
             frames: Vec::new(),
             fault: None,
             status: 0,
@@ -143,7 +150,6 @@ impl Pump {
     pub(crate) async fn run(
         &mut self,
         client: &mut Client<'_>,
-        control: &Control,
         closing: &CancellationToken,
     ) -> PumpEnd {
         let mut closing = pin!(closing.cancelled());
@@ -151,7 +157,7 @@ impl Pump {
         loop {
             let turn = std::future::poll_fn(|cx| {
                 let here = !client.leaving.departed();
-                if here && control.has_left() {
+                if here && client.sink.has_left() {
                     return Poll::Ready(Turn::Left);
                 }
                 // A turn that reads needs nobody to wake it, but what is always ready to be read must not hide the relay's closing or a
@@ -167,7 +173,7 @@ impl Pump {
                 if let Poll::Ready(turn) = self.poll_body(cx, client) {
                     return Poll::Ready(turn);
                 }
-                if here && control.poll_left(cx).is_ready() {
+                if here && client.sink.poll_left(cx).is_ready() {
                     return Poll::Ready(Turn::Left);
                 }
                 if closing.as_mut().poll(cx).is_ready() {
@@ -184,11 +190,12 @@ impl Pump {
                     self.read_on(client);
                     None
                 }
+                Turn::Stalled => return PumpEnd::Stalled,
                 // The client has all there is: that the upstream says no more, or not how it should, is no fault.
                 Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
                     if self.pipeline.facts().done =>
                 {
-                    Some(self.finish(client))
+                    Some(self.finish(client).await)
                 }
                 Turn::Closing => Some(self.break_off(FaultKind::Shutdown, client)),
                 Turn::Deadline(kind) => Some(self.break_off(kind, client)),
@@ -201,11 +208,17 @@ impl Pump {
                 Turn::KeepAlive => {
                     client
                         .keepalive
-                        .beat(&mut *client.sink, client.request_id, self.begun);
+                        .beat(client.sink, client.request_id, self.begun);
                     None
                 }
-                Turn::Read(data) => self.feed(data, client),
-                Turn::End => Some(self.finish(client)),
+                Turn::Read(data) => {
+                    let ended = self.feed(data, client).await;
+                    if ended.is_none() && !client.leaving.departed() {
+                        client.sink.offered().await;
+                    }
+                    ended
+                }
+                Turn::End => Some(self.finish(client).await),
             };
             if let Some(end) = ended {
                 return end;
@@ -221,18 +234,16 @@ impl Pump {
     fn read_on(&mut self, client: &mut Client<'_>) {
         client.keepalive.stop();
         self.hold = None;
-        self.frames.clear();
+        self.blocked = None;
+        client.sink.push(&mut self.frames);
         self.timer = Some(Box::pin(sleep_until(Instant::now())));
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
         let room = client.leaving.departed() || client.sink.poll_room(cx).is_ready();
         if room {
-            if self.blocked {
-                self.blocked = false;
-                if self.progress.last_token.is_some() {
-                    self.progress.last_token = Some(Instant::now());
-                }
+            if self.blocked.take().is_some() && self.progress.last_token.is_some() {
+                self.progress.last_token = Some(Instant::now());
             }
             match self.body.poll_read(cx) {
                 Poll::Ready(Some(Ok(data))) => return Poll::Ready(Turn::Read(data)),
@@ -246,7 +257,9 @@ impl Pump {
                 Poll::Pending => {}
             }
         }
-        self.blocked = !room;
+        if !room {
+            self.blocked.get_or_insert_with(Instant::now);
+        }
         Poll::Pending
     }
 
@@ -267,7 +280,14 @@ impl Pump {
             if leaving.until().is_some_and(|at| at <= now) {
                 return Poll::Ready(Turn::Left);
             }
-            if self.blocked {
+            let stalled = self
+                .blocked
+                .zip(self.client_stall)
+                .and_then(|(since, stall)| since.checked_add(stall));
+            if stalled.is_some_and(|at| at <= now) {
+                return Poll::Ready(Turn::Stalled);
+            }
+            if self.blocked.is_some() {
                 self.progress.last_token = self.progress.last_token.map(|_| now);
             }
             if let Some((at, kind)) = self.deadlines.next(&self.progress)
@@ -276,16 +296,24 @@ impl Pump {
                 return Poll::Ready(Turn::Deadline(kind));
             }
             if keepalive.next().is_some_and(|at| at <= now) {
-                if !self.blocked {
+                if self.blocked.is_none() {
                     return Poll::Ready(Turn::KeepAlive);
                 }
                 keepalive.sent(now);
             }
             let deadline = self.deadlines.wake(&self.progress, now);
-            match [deadline, self.hold, keepalive.next(), leaving.until()]
-                .into_iter()
-                .flatten()
-                .min()
+            // A client that stops taking is looked after in time, whenever that begins.
+            let stall = stalled.or(self.client_stall.and_then(|stall| now.checked_add(stall)));
+            match [
+                deadline,
+                self.hold,
+                keepalive.next(),
+                leaving.until(),
+                stall,
+            ]
+            .into_iter()
+            .flatten()
+            .min()
             {
                 Some(at) => timer.as_mut().reset(at),
                 None => {
@@ -297,32 +325,69 @@ impl Pump {
         Poll::Pending
     }
 
-    fn feed(&mut self, data: Bytes, client: &mut Client<'_>) -> Option<PumpEnd> {
+    async fn feed(&mut self, data: Bytes, client: &mut Client<'_>) -> Option<PumpEnd> {
         self.bytes_in += data.len() as u64;
         if !client.leaving.read(data.len()) {
             return Some(PumpEnd::Left);
         }
-        let fed = self
-            .pipeline
-            .feed(data, &mut Price(&mut *client.director), &mut self.frames);
+        let fed = self.pass(Some(data), client).await;
         self.note_progress();
-        if let Err(error) = fed {
-            let kind = fault_of(error.kind);
+        if let Err(kind) = fed {
             return Some(self.break_off(kind, client));
         }
         self.hand_over_unless_held(client)
     }
 
-    fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {
+    /// Take a read, or the end, through the pipeline: here where that is little work and nobody has to be asked.
+    async fn pass(
+        &mut self,
+        data: Option<Bytes>,
+        client: &mut Client<'_>,
+    ) -> Result<(), FaultKind> {
+        self.held += data.as_ref().map_or(0, Bytes::len);
+        let passed = match &self.pricing {
+            Pricing::Rates(rates) if self.held <= LARGE => through(
+                &mut self.pipeline,
+                data,
+                &mut ByRates(rates),
+                &mut self.frames,
+            ),
+            pricing => {
+                let pricing = pricing.clone();
+                let mut asked = client.director.pricer();
+                let stand_in = Pipeline::new(ReplyPlan::new(Api::Chat, false));
+                let mut pipeline = std::mem::replace(&mut self.pipeline, stand_in);
+                let mut frames = std::mem::take(&mut self.frames);
+                let work = move || {
+                    let passed = match &pricing {
+                        Pricing::Rates(rates) => {
+                            through(&mut pipeline, data, &mut ByRates(rates), &mut frames)
+                        }
+                        Pricing::Asked => through(&mut pipeline, data, &mut *asked, &mut frames),
+                    };
+                    (pipeline, frames, passed)
+                };
+                let Some((pipeline, frames, passed)) = offload(true, work).await else {
+                    return Err(FaultKind::Shutdown);
+                };
+                (self.pipeline, self.frames) = (pipeline, frames);
+                passed
+            }
+        };
+        if !self.frames.is_empty() {
+            self.held = 0;
+        }
+        passed.map_err(|error| fault_of(error.kind))
+    }
+
+    async fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {
         if self.bytes_in == 0 {
             return self.break_off(FaultKind::Empty, client);
         }
-        let finished = self
-            .pipeline
-            .finish(&mut Price(&mut *client.director), &mut self.frames);
+        let finished = self.pass(None, client).await;
         self.note_progress();
-        if let Err(error) = finished {
-            return self.break_off(fault_of(error.kind), client);
+        if let Err(kind) = finished {
+            return self.break_off(kind, client);
         }
         if self.pipeline.facts().truncated {
             return self.break_off(FaultKind::Truncated, client);
@@ -373,7 +438,7 @@ impl Pump {
         }
         if client.leaving.departed() {
             self.begun = true;
-            self.frames.clear();
+            client.sink.push(&mut self.frames);
             return;
         }
         let content = self.content();
@@ -390,7 +455,9 @@ impl Pump {
                 client.sink.start(self.status, headers);
             }
             client.headers = HeaderMap::new();
+            *client.given = None;
         }
+        self.pipeline.forget_request();
         if client.keepalive.has_begun() && content != Content::EventStream {
             let mut event = Vec::new();
             encode::event("", &self.frames.concat(), &mut event);
@@ -500,5 +567,17 @@ fn fault_of(kind: ErrorKind) -> FaultKind {
     match kind {
         ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge => FaultKind::TooLarge,
         _ => FaultKind::Protocol,
+    }
+}
+
+fn through(
+    pipeline: &mut Pipeline,
+    data: Option<Bytes>,
+    pricer: &mut dyn Pricer,
+    frames: &mut Vec<Bytes>,
+) -> Result<(), Error> {
+    match data {
+        Some(data) => pipeline.feed(data, pricer, frames),
+        None => pipeline.finish(pricer, frames),
     }
 }

@@ -347,8 +347,6 @@ pub struct Route {
     pub model: Box<str>,
     /// Put this name into the reply; `None` keeps the upstream's own.
     pub reply_model: Option<Box<str>>,
-    /// No other route follows: nothing is held back to keep a change of upstream possible.
-    pub last: bool,
     /// Where its client leaves, a reply is read on for its usage; else the upstream is closed at once.
     pub drain: bool,
 }

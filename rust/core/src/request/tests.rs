@@ -356,3 +356,31 @@ proptest! {
         let _ = Request::parse(body.into(), &Limits::default());
     }
 }
+
+#[test]
+fn the_clients_bound_and_its_user_are_read_where_they_make_sense() {
+    let read = |body: &'static str| {
+        let request =
+            Request::parse(Bytes::from_static(body.as_bytes()), &Limits::default()).unwrap();
+        (request.output_bound(), request.user().map(str::to_owned))
+    };
+    assert_eq!(
+        read(r#"{"max_tokens":5,"user":"a\u0062"}"#),
+        (Some(5), Some("ab".to_owned()))
+    );
+    assert_eq!(
+        read(r#"{"max_tokens":5,"max_completion_tokens":9,"user":null}"#),
+        (Some(9), None)
+    );
+    assert_eq!(
+        read(r#"{"max_output_tokens":1.5,"user":["x"]}"#),
+        (None, None)
+    );
+    assert_eq!(
+        read(r#"{"max_tokens":"7","metadata":{"user":"x"}}"#),
+        (None, None)
+    );
+    let long = format!(r#"{{"user":"{}"}}"#, "u".repeat(MAX_USER));
+    let request = Request::parse(long.into(), &Limits::default()).unwrap();
+    assert_eq!(request.user(), None);
+}

@@ -1,305 +1,177 @@
-#![allow(clippy::unwrap_used, clippy::expect_used)] // What fails here fails the test.
-//! A scripted upstream on plain sockets, a client that records what it is given, and what ties them together.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
+#![allow(dead_code, unused_imports, unreachable_pub)] // Each test file takes what it needs.
+//! A scripted upstream, a client that records what it is given, and what ties them together.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+mod client;
+mod server;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sluicegate_core::cost::Members;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::Api;
+use sluicegate_core::pipeline::{Api, Pricer};
+use sluicegate_core::pricing::{self, CostStyle, Rates, Tariff};
 use sluicegate_core::request::Request;
+use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
-use sluicegate_relay::sink::HeaderList;
 use sluicegate_relay::{
-    Control, Deadlines, Director, DrainLimits, ErrorReply, Exchange, Fault, FaultKind, Next,
-    Outcome, Relay, Route, Sink, Streaming, Upstream, UpstreamSettings,
+    Apis, Asked, Attempt, Deadlines, Deciding, Director, DrainLimits, Engines, ErrorReply,
+    Exchange, Fault, FaultKind, Next, Outcome, Pricing, ResponsesAsked, Route, Sink, Streaming,
+    Upstream, UpstreamSettings,
 };
+
+pub(crate) use client::{Client, End, Orders, Way};
+pub(crate) use server::{Answer, Server, chat_chunk, compressed, head, upstream, zstd};
 
 /// Bytes that may wait for the recording client.
 pub(crate) const CLIENT_BOUND: usize = 64 * 1024;
 
 /// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the upstream does next.
-#[derive(Clone)]
-pub(crate) enum Answer {
-    Write(Vec<u8>),
-    Wait(Duration),
-    /// Say nothing until the peer closes.
-    Stall,
-    /// Write this again and again until the peer closes.
-    Repeat(Vec<u8>, Duration),
-    /// Wait for another request on the same connection.
-    NextRequest,
-    Close,
-}
-
-pub(crate) struct Server {
-    port: u16,
-    requests: Arc<Mutex<Vec<String>>>,
-    closed: Receiver<Instant>,
-}
-
-impl Server {
-    pub(crate) fn base_url(&self) -> String {
-        format!("http://127.0.0.1:{}/v1", self.port)
-    }
-
-    pub(crate) fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    /// When a peer closed a connection that stalled.
-    pub(crate) fn wait_closed(&self, patience: Duration) -> Instant {
-        self.closed
-            .recv_timeout(patience)
-            .expect("the gateway did not close the connection")
-    }
-}
-
-/// Serve connections; `script` says what each does, by its number.
-pub(crate) fn upstream(script: impl Fn(usize) -> Vec<Answer> + Send + Sync + 'static) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let (closed_tx, closed) = channel();
-    let log = Arc::clone(&requests);
-    thread::spawn(move || {
-        for (nth, stream) in listener.incoming().enumerate() {
-            let (script, log, closed) = (script(nth), Arc::clone(&log), closed_tx.clone());
-            let Ok(stream) = stream else { return };
-            thread::spawn(move || serve(stream, script, &log, &closed));
+/// Generates two tests of each function that takes a [`Way`].
+macro_rules! both_ways {
+    ($($name:ident),+ $(,)?) => {
+        mod as_a_task {
+            $(#[test] fn $name() { super::$name(super::Way::Task); })+
         }
-    });
-    Server {
-        port,
-        requests,
-        closed,
-    }
-}
-
-fn serve(
-    mut stream: TcpStream,
-    script: Vec<Answer>,
-    log: &Mutex<Vec<String>>,
-    closed: &Sender<Instant>,
-) {
-    stream.set_nodelay(true).unwrap();
-    if !read_request(&mut stream, log) {
-        return;
-    }
-    for answer in script {
-        match answer {
-            Answer::Write(bytes) => {
-                if stream.write_all(&bytes).is_err() {
-                    return;
-                }
-            }
-            Answer::Wait(time) => thread::sleep(time),
-            Answer::Stall => {
-                let mut byte = [0];
-                let _ = stream.read(&mut byte);
-                let _ = closed.send(Instant::now());
-            }
-            Answer::Repeat(bytes, pace) => {
-                while stream.write_all(&bytes).is_ok() {
-                    thread::sleep(pace);
-                }
-            }
-            Answer::NextRequest => {
-                if !read_request(&mut stream, log) {
-                    return;
-                }
-            }
-            Answer::Close => {
-                let _ = stream.shutdown(Shutdown::Both);
-                return;
-            }
+        mod inline {
+            $(#[test] fn $name() { super::$name(super::Way::Inline); })+
         }
-    }
+    };
+}
+pub(crate) use both_ways;
+
+/// What the director does about a failure, and who hears of it.
+pub(crate) struct Script {
+    /// The attempts that follow the first, in their order.
+    pub(crate) next: Vec<Attempt>,
+    /// No decision ever comes.
+    pub(crate) silent: bool,
+    /// Called with each failure.
+    pub(crate) failed: Box<dyn Fn(&Fault) + Send + Sync>,
+    rates: Arc<pricing::Pricing>,
+    priced_on: Arc<Mutex<Vec<String>>>,
+    ended: Sender<(Outcome, Option<Bytes>)>,
 }
 
-fn read_request(stream: &mut TcpStream, log: &Mutex<Vec<String>>) -> bool {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        if let Some(head) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
-            let text = String::from_utf8_lossy(&bytes).to_lowercase();
-            let length = text
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "))
-                .map_or(0, |n| n.trim().parse::<usize>().unwrap());
-            if bytes.len() >= head + 4 + length {
-                log.lock()
-                    .unwrap()
-                    .push(String::from_utf8_lossy(&bytes).into_owned());
-                return true;
-            }
+impl Director for Script {
+    fn failed(&mut self, fault: &Fault, _: u32) -> Deciding<'_> {
+        (self.failed)(fault);
+        if self.silent {
+            return Box::pin(std::future::pending());
         }
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => return false,
-            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
-        }
-    }
-}
-
-pub(crate) fn head(content_type: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\n\r\n")
-}
-
-pub(crate) fn chat_chunk(content: &str, finish: &str) -> String {
-    format!(
-        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{content}\"}},\"finish_reason\":{finish}}}]}}\n\n"
-    )
-}
-
-/// `events` in a content coding, flushed but not ended.
-pub(crate) fn compressed(coding: &str, events: &[String]) -> Vec<u8> {
-    use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
-    use tokio::io::{AsyncWrite, AsyncWriteExt};
-
-    async fn run(mut encoder: impl AsyncWrite + Unpin, text: String) {
-        encoder.write_all(text.as_bytes()).await.unwrap();
-        encoder.flush().await.unwrap();
-    }
-
-    let text = events.concat();
-    let mut out = Vec::new();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        match coding {
-            "gzip" => run(GzipEncoder::new(&mut out), text).await,
-            "deflate" => run(ZlibEncoder::new(&mut out), text).await,
-            "br" => run(BrotliEncoder::new(&mut out), text).await,
-            _ => run(ZstdEncoder::new(&mut out), text).await,
-        }
-    });
-    out
-}
-
-/// `events` as one Zstandard frame whose window is of `1 << window_log` bytes.
-pub(crate) fn zstd(window_log: u32, events: &[String]) -> Vec<u8> {
-    use async_compression::tokio::write::ZstdEncoder;
-    use async_compression::{Level, zstd::CParameter};
-    use tokio::io::AsyncWriteExt;
-
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let window = CParameter::window_log(window_log);
-        let mut encoder =
-            ZstdEncoder::with_quality_and_params(Vec::new(), Level::Fastest, &[window]);
-        for event in events {
-            encoder.write_all(event.as_bytes()).await.unwrap();
-            // A frame that is written at once has a window no larger than itself.
-            encoder.flush().await.unwrap();
-        }
-        encoder.shutdown().await.unwrap();
-        encoder.into_inner()
-    })
-}
-
-#[derive(Default)]
-struct Record {
-    status: Option<u16>,
-    headers: Vec<(String, String)>,
-    frames: Vec<Bytes>,
-    pending: usize,
-    largest_pending: usize,
-    ended: bool,
-    aborted: bool,
-}
-
-struct RecordingSink {
-    record: Arc<(Mutex<Record>, Condvar)>,
-    /// Frames taken before the client stops reading; `None`: all.
-    reads: Option<usize>,
-}
-
-impl RecordingSink {
-    fn change(&self, change: impl FnOnce(&mut Record)) {
-        change(&mut self.record.0.lock().unwrap());
-        self.record.1.notify_all();
-    }
-}
-
-impl Sink for RecordingSink {
-    fn start(&mut self, status: u16, headers: HeaderList) {
-        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-        self.change(|record| {
-            record.status = Some(status);
-            record.headers = headers.iter().map(|(n, v)| (text(n), text(v))).collect();
-        });
-    }
-
-    fn push(&mut self, frames: &mut Vec<Bytes>) {
-        let reads = self.reads;
-        self.change(|record| {
-            for frame in frames.drain(..) {
-                if reads.is_some_and(|reads| record.frames.len() >= reads) {
-                    record.pending += frame.len();
-                    record.largest_pending = record.largest_pending.max(record.pending);
-                }
-                record.frames.push(frame);
-            }
-        });
-    }
-
-    fn end(&mut self) {
-        self.change(|record| record.ended = true);
-    }
-
-    fn abort(&mut self) {
-        self.change(|record| record.aborted = true);
-    }
-
-    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        match self.record.0.lock().unwrap().pending < CLIENT_BOUND {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    }
-
-    fn poll_flushed(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
-    }
-}
-
-struct Fallback(Option<Route>);
-
-impl Director for Fallback {
-    fn price(&mut self, _: &Usage) -> Option<Bytes> {
-        None
-    }
-
-    fn failed(&mut self, fault: &Fault) -> Next {
-        match self.0.take() {
-            Some(route) => Next::Route(route),
-            None => Next::Reply(ErrorReply {
+        let next = if self.next.is_empty() {
+            Next::Reply(ErrorReply {
                 status: 502,
                 headers: Vec::new(),
                 body: fault.message().into(),
-            }),
-        }
+            })
+        } else {
+            Next::Attempt(Box::new(self.next.remove(0)))
+        };
+        Box::pin(std::future::ready(next))
     }
+
+    fn pricer(&self) -> Box<dyn Pricer + Send> {
+        Box::new(AskedRates {
+            rates: Arc::clone(&self.rates),
+            on: Arc::clone(&self.priced_on),
+        })
+    }
+
+    fn ended(&mut self, outcome: Outcome, kept: Option<Bytes>) {
+        let _ = self.ended.send((outcome, kept));
+    }
+}
+
+/// Prices by rates where it is asked, and notes on which thread.
+struct AskedRates {
+    rates: Arc<pricing::Pricing>,
+    on: Arc<Mutex<Vec<String>>>,
+}
+
+impl Pricer for AskedRates {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        self.on.lock().unwrap().push(name);
+        self.rates.price(usage).1
+    }
+}
+
+/// One millionth of a dollar for a token of input, four for one of output.
+pub(crate) fn rates() -> Arc<pricing::Pricing> {
+    let mut texts = [None; 10];
+    (texts[0], texts[4]) = (Some("0.000001"), Some("0.000004"));
+    let tariff = Tariff::new(Rates::parse(&texts).unwrap(), Vec::new());
+    Arc::new(pricing::Pricing::new(
+        Some(Arc::new(tariff)),
+        CostStyle::OpenRouter,
+    ))
+}
+
+/// Bytes of a request that say when nobody holds them any more.
+pub(crate) struct Tracked {
+    data: Vec<u8>,
+    freed: Arc<AtomicBool>,
+    tell: Sender<()>,
+}
+
+impl AsRef<[u8]> for Tracked {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.freed.store(true, Ordering::SeqCst);
+        let _ = self.tell.send(());
+    }
+}
+
+/// When [`Tracked`] bytes were let go of.
+pub(crate) struct Freed {
+    freed: Arc<AtomicBool>,
+    told: Receiver<()>,
+}
+
+impl Freed {
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.freed)
+    }
+
+    pub(crate) fn wait(&self) {
+        self.told
+            .recv_timeout(PATIENCE)
+            .expect("the request's body is still held");
+    }
+}
+
+pub(crate) fn tracked(text: &str) -> (Bytes, Freed) {
+    let freed = Arc::new(AtomicBool::new(false));
+    let (tell, told) = channel();
+    let owner = Tracked {
+        data: text.as_bytes().to_vec(),
+        freed: Arc::clone(&freed),
+        tell,
+    };
+    (Bytes::from_owner(owner), Freed { freed, told })
 }
 
 /// What the client was given, and what was recorded.
 pub(crate) struct Seen {
     pub(crate) status: Option<u16>,
     pub(crate) body: Vec<u8>,
-    pub(crate) outcome: Arc<Outcome>,
+    pub(crate) end: End,
+    pub(crate) outcome: Outcome,
+    pub(crate) kept: Option<Bytes>,
     pub(crate) left_at: Option<Instant>,
-    pub(crate) largest_pending: usize,
     headers: Vec<(String, String)>,
 }
 
@@ -308,98 +180,108 @@ impl Seen {
         self.outcome.fault.as_ref().map(|fault| fault.kind)
     }
 
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, value)| value.as_str())
+        let named = self.headers.iter().find(|(n, _)| n == name);
+        named.map(|(_, value)| value.as_str())
     }
 }
 
 pub(crate) struct Running {
-    record: Arc<(Mutex<Record>, Condvar)>,
-    control: Arc<Control>,
-    finished: Receiver<Arc<Outcome>>,
+    client: Client,
+    ended: Receiver<(Outcome, Option<Bytes>)>,
 }
 
 impl Running {
     pub(crate) fn wait_first_frame(&self) {
-        let (record, changed) = &*self.record;
-        let guard = record.lock().unwrap();
-        let (guard, timeout) = changed
-            .wait_timeout_while(guard, PATIENCE, |record| record.frames.is_empty())
-            .unwrap();
-        assert!(!timeout.timed_out(), "no frame came");
-        drop(guard);
+        self.client.wait_first_frame();
     }
 
-    fn leave(&self) -> Option<Instant> {
-        let now = Instant::now();
-        self.control.client_left();
-        Some(now)
+    pub(crate) fn leave(&self) {
+        self.client.leave();
     }
 
+    /// The end of the exchange, and of the client. Exactly one outcome is reported.
     pub(crate) fn wait(self) -> Seen {
-        self.wait_after(None)
-    }
-
-    fn wait_after(self, left_at: Option<Instant>) -> Seen {
-        let outcome = self
-            .finished
+        let (outcome, kept) = self
+            .ended
             .recv_timeout(PATIENCE)
             .expect("the exchange did not end");
-        let (record, changed) = &*self.record;
-        let guard = record.lock().unwrap();
-        let (record, timeout) = changed
-            .wait_timeout_while(guard, PATIENCE, |record| !record.ended && !record.aborted)
-            .unwrap();
-        assert!(!timeout.timed_out(), "the reply did not end");
+        let got = self.client.wait();
+        // The sender goes with the director, and the director with the exchange.
+        let again = self.ended.recv_timeout(PATIENCE);
+        assert!(
+            matches!(again, Err(std::sync::mpsc::RecvTimeoutError::Disconnected)),
+            "ended twice, or never let go of"
+        );
         Seen {
-            status: record.status,
-            body: record.frames.concat(),
+            status: got.status,
+            body: got.body,
+            end: got.end,
             outcome,
-            left_at,
-            largest_pending: record.largest_pending,
-            headers: record.headers.clone(),
+            kept,
+            left_at: got.left_at,
+            headers: got.headers,
         }
     }
 }
 
-pub(crate) fn relay() -> Relay {
-    Relay::start(|| {}, |life| life()).unwrap()
+pub(crate) fn engines() -> Engines {
+    Engines::start(1, |why| panic!("{why}")).unwrap()
 }
 
 /// One request.
+#[derive(Clone)]
 pub(crate) struct Setup {
+    pub(crate) way: Way,
     pub(crate) base_url: String,
     pub(crate) deadlines: Deadlines,
-    /// The base URL of a second upstream.
-    pub(crate) fallback: Option<String>,
-    pub(crate) leave_at_once: bool,
-    pub(crate) leave_after_first_frame: bool,
-    pub(crate) leave_after: Option<Duration>,
-    pub(crate) reads: Option<usize>,
+    /// The base URLs of further upstreams, tried in their order.
+    pub(crate) fallback: Vec<String>,
+    /// Waited for before each of them.
+    pub(crate) after: Duration,
+    /// When the client leaves, and how much it reads.
+    pub(crate) orders: Orders,
     pub(crate) keepalive: Option<Duration>,
     pub(crate) streaming: Streaming,
+    pub(crate) apis: Apis,
+    pub(crate) api: Api,
     pub(crate) client_streams: bool,
+    /// In place of a small body.
+    pub(crate) body: Option<Bytes>,
+    pub(crate) pricing: Pricing,
+    pub(crate) client_stall: Option<Duration>,
+    pub(crate) keep: Option<usize>,
     /// Read on after the client has left.
     pub(crate) drain: Option<DrainLimits>,
+    pub(crate) silent_director: bool,
+    pub(crate) priced_on: Arc<Mutex<Vec<String>>>,
 }
 
 impl Setup {
-    pub(crate) fn streaming(server: &Server) -> Self {
+    pub(crate) fn streaming(way: Way, server: &Server) -> Self {
         Setup {
+            way,
             base_url: server.base_url(),
             deadlines: Deadlines::default(),
-            fallback: None,
-            leave_at_once: false,
-            leave_after_first_frame: false,
-            leave_after: None,
-            reads: None,
+            fallback: Vec::new(),
+            after: Duration::ZERO,
+            orders: Orders::default(),
             keepalive: None,
             streaming: Streaming::Auto,
+            apis: Apis::Chat,
+            api: Api::Chat,
             client_streams: true,
+            body: None,
+            pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
+            client_stall: None,
+            keep: None,
             drain: None,
+            silent_director: false,
+            priced_on: Arc::default(),
         }
     }
 
@@ -408,76 +290,135 @@ impl Setup {
             base_url: base_url.to_owned(),
             deadlines: self.deadlines,
             streaming: self.streaming,
+            apis: self.apis,
             ..UpstreamSettings::default()
         };
         Arc::new(Upstream::new("up", settings).unwrap())
     }
 
-    pub(crate) fn route(&self) -> Route {
-        Route {
-            upstream: self.upstream(&self.base_url),
-            model: "theirs".into(),
-            reply_model: None,
-            last: self.fallback.is_none(),
-            drain: self.drain.is_some(),
+    /// The first attempt.
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt {
+            route: Route {
+                upstream: self.upstream(&self.base_url),
+                model: "theirs".into(),
+                reply_model: None,
+                drain: self.drain.is_some(),
+            },
+            pricing: self.pricing.clone(),
+            last: self.fallback.is_empty(),
+            after: Duration::ZERO,
         }
     }
 
-    pub(crate) fn submit(&self, relay: &Relay, route: &Route) -> Running {
-        let stream = self.client_streams;
-        let body = Bytes::from(format!(
-            r#"{{"model":"ours","stream":{stream},"messages":[]}}"#
-        ));
-        let record = Arc::new((Mutex::new(Record::default()), Condvar::new()));
-        let next = self.fallback.as_ref().map(|url| Route {
-            upstream: self.upstream(url),
-            last: true,
-            ..route.clone()
+    fn further(&self, first: &Attempt) -> Vec<Attempt> {
+        let attempts = self.fallback.iter().enumerate().map(|(nth, url)| {
+            let mut next = first.clone();
+            next.route.upstream = self.upstream(url);
+            next.last = nth + 1 == self.fallback.len();
+            next.after = self.after;
+            next
         });
-        let exchange = Exchange {
-            request: Request::parse(body, &Limits::default()).unwrap(),
-            api: Api::Chat,
+        attempts.collect()
+    }
+
+    fn asked(&self) -> Asked {
+        let stream = self.client_streams;
+        let text = match self.api {
+            Api::Responses => format!(r#"{{"model":"ours","stream":{stream},"input":"hello"}}"#),
+            _ => format!(r#"{{"model":"ours","stream":{stream},"messages":[]}}"#),
+        };
+        let body = self.body.clone().unwrap_or_else(|| text.into());
+        let headers = vec![("authorization".into(), "Bearer client".into())];
+        let limits = Limits::default();
+        if self.api == Api::Responses {
+            let request = Arc::new(ResponsesRequest::parse(body, &limits).unwrap());
+            return Asked {
+                request: request.request().clone(),
+                responses: Some(ResponsesAsked {
+                    request,
+                    response_id: "resp_1".into(),
+                }),
+                path: "/responses".into(),
+                headers,
+            };
+        }
+        Asked {
+            request: Request::parse(body, &limits).unwrap(),
             responses: None,
             path: "/chat/completions".into(),
-            headers: vec![("authorization".into(), "Bearer client".into())],
-            request_id: "req-1".into(),
-            route: route.clone(),
-            limits: Limits::default(),
-            keepalive: self.keepalive,
-            drain: self.drain.unwrap_or_default(),
-            sink: Box::new(RecordingSink {
-                record: Arc::clone(&record),
-                reads: self.reads,
-            }),
-            director: Box::new(Fallback(next)),
-        };
-        let control = relay.submit(exchange).unwrap();
-        let (tx, finished) = channel();
-        control.on_finish(Box::new(move |outcome| drop(tx.send(outcome))));
-        Running {
-            record,
-            control,
-            finished,
+            headers,
         }
     }
 
-    pub(crate) fn run_on(&self, relay: &Relay, route: &Route) -> Seen {
-        let running = self.submit(relay, route);
-        let left_at = if self.leave_at_once {
-            running.leave()
-        } else if self.leave_after_first_frame {
-            running.wait_first_frame();
-            running.leave()
-        } else if let Some(after) = self.leave_after {
-            thread::sleep(after);
-            running.leave()
-        } else {
-            None
+    /// The exchange, into `sink`; `failed` is called with each failure. Its outcome comes from the receiver.
+    pub(crate) fn exchange(
+        &self,
+        attempt: &Attempt,
+        mut sink: Sink,
+        failed: impl Fn(&Fault) + Send + Sync + 'static,
+    ) -> (Exchange, Receiver<(Outcome, Option<Bytes>)>) {
+        if let Some(bound) = self.keep {
+            sink.keep(bound);
+        }
+        let (tx, ended) = channel();
+        let exchange = Exchange {
+            asked: self.asked(),
+            api: self.api,
+            request_id: "req-1".into(),
+            attempt: attempt.clone(),
+            limits: Limits::default(),
+            keepalive: self.keepalive,
+            client_stall: self.client_stall,
+            drain: self.drain.unwrap_or_default(),
+            started: tokio::time::Instant::now(),
+            sink,
+            director: Box::new(Script {
+                next: self.further(attempt),
+                silent: self.silent_director,
+                failed: Box::new(failed),
+                rates: rates(),
+                priced_on: Arc::clone(&self.priced_on),
+                ended: tx,
+            }),
         };
-        running.wait_after(left_at)
+        (exchange, ended)
+    }
+
+    pub(crate) fn submit(&self, engines: &Engines, attempt: &Attempt) -> Running {
+        self.submit_heard(engines, attempt, |_| {})
+    }
+
+    pub(crate) fn submit_heard(
+        &self,
+        engines: &Engines,
+        attempt: &Attempt,
+        failed: impl Fn(&Fault) + Send + Sync + 'static,
+    ) -> Running {
+        let (sink, reply) = self.way.ends();
+        let (exchange, ended) = self.exchange(attempt, sink, failed);
+        let engine = engines.any();
+        let client = Client::start(
+            self.way,
+            exchange,
+            reply,
+            engine,
+            self.orders,
+            self.client_stall,
+        );
+        Running { client, ended }
+    }
+
+    pub(crate) fn run_on(&self, engines: &Engines, attempt: &Attempt) -> Seen {
+        let running = self.submit(engines, attempt);
+        if self.orders.leave_after_first_frame {
+            running.wait_first_frame();
+            running.leave();
+        }
+        running.wait()
     }
 
     pub(crate) fn run(&self) -> Seen {
-        self.run_on(&relay(), &self.route())
+        self.run_on(&engines(), &self.attempt())
     }
 }

@@ -1,6 +1,7 @@
 //! The input as a list of items.
 
 use bytes::Bytes;
+use memchr::memmem;
 
 use super::ResponsesRequest;
 use super::refusal::{Place, Refusal};
@@ -89,6 +90,38 @@ impl ResponsesRequest {
             .clone_from(&self.previous_response_id);
         Ok(request)
     }
+
+    /// See [`refers`](Self::refers).
+    pub(super) fn has_references(&self) -> bool {
+        // Most requests refer to nothing, which one look at their bytes tells; an escape may hide a name.
+        let hints: [&[u8]; 3] = [b"\"id\"", b"item_reference", b"\\u"];
+        let body = self.body();
+        if hints.iter().all(|hint| memmem::find(body, hint).is_none()) {
+            return false;
+        }
+        self.get("input")
+            .filter(|input| input.kind() == Kind::Array)
+            .is_some_and(|input| input.elements().any(is_reference))
+    }
+}
+
+fn is_reference(item: Node<'_>) -> bool {
+    if item.kind() != Kind::Object {
+        return false;
+    }
+    let [kind] = item.pick(["type"]);
+    if let Some(kind) = kind {
+        return kind.is("item_reference");
+    }
+    let mut has_id = false;
+    for (key, _) in item.members() {
+        if key.is("id") {
+            has_id = true;
+        } else if !key.is("type") {
+            return false;
+        }
+    }
+    has_id
 }
 
 /// The beginning of ids of this type of item, and whether it has a status.

@@ -93,6 +93,7 @@ pub struct ResponsesRequest {
     /// Of each member in [`NAMES`], the last value, where it is not null.
     values: [Option<Value>; NAMES.len()],
     previous_response_id: Option<Box<str>>,
+    refers: bool,
 }
 
 impl ResponsesRequest {
@@ -127,11 +128,14 @@ impl ResponsesRequest {
             }
             Ok(())
         })?;
-        Ok(ResponsesRequest {
+        let mut request = ResponsesRequest {
             request,
             values,
             previous_response_id,
-        })
+            refers: false,
+        };
+        request.refers = request.has_references();
+        Ok(request)
     }
 
     /// The value of a member in [`NAMES`]; None where it is absent or null.
@@ -191,5 +195,12 @@ impl ResponsesRequest {
     #[must_use]
     pub fn previous_response_id(&self) -> Option<&str> {
         self.previous_response_id.as_deref()
+    }
+
+    /// Whether an item of the input stands for one that was made earlier: an `item_reference`, or an id and nothing else, as `OpenAI`'s
+    /// clients may write it.
+    #[must_use]
+    pub fn refers(&self) -> bool {
+        self.refers
     }
 }

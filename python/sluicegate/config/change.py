@@ -1,0 +1,44 @@
+"""A configuration in place of the one that runs: what a file may not do while it is being written.
+
+Whoever writes a file leaves every beginning of it on the disk for a moment, and many a beginning is a good
+file in itself: one without the keys, which come last, or with the first letters of a key.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sluicegate.config.check import check_source
+from sluicegate.config.model import Config
+from sluicegate.config.source import read
+from sluicegate.errors import ConfigurationError, ConfigurationFault
+
+NEED_RESTART = ("server", "responses")
+"""The sections that are taken at the start of a process, and not again."""
+
+
+def load_change(
+    path: str | os.PathLike[str], running: Config, environ: Mapping[str, str] | None = None
+) -> Config:
+    """The configuration in the file at `path`, to be served in place of `running`.
+
+    Raises `ConfigurationError` with every fault in it, and where it would let anyone in who is not let in
+    now without saying so, or may be the beginning of a longer file.
+    """
+    source = read(Path(path))
+    if source.data is not None and not source.ends_whole:
+        source.add((), "ends in the middle of a line: it may still be written", "end its last line")
+    report = check_source(source, environ)
+    if report.config is None:
+        raise ConfigurationError(report.faults)
+    if running.keys and not report.config.keys and report.config.access != "open":
+        raise ConfigurationError(
+            [
+                ConfigurationFault(
+                    "keys",
+                    "are gone, and would leave the gateway open to anyone",
+                    "say `access: open` where this is meant",
+                )
+            ]
+        )
+    return report.config

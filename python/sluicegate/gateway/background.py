@@ -1,0 +1,144 @@
+"""`POST /v1/responses` with `background`: a response is taken on, and run when its turn comes."""
+
+from time import perf_counter
+
+from sluicegate._core import ResponsesRequest
+from sluicegate.errors import ParseError
+from sluicegate.gateway import errors, stored_errors
+from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.app_request import AppRequest
+from sluicegate.gateway.asgi import Message, Receive, Send, respond
+from sluicegate.gateway.call import Run
+from sluicegate.gateway.conversations import Conversations, parsed, replaced, with_earlier, with_input
+from sluicegate.gateway.decisions import Decider
+from sluicegate.gateway.door import RELAYED, RESPONSES_PATH, Door
+from sluicegate.gateway.errors import ErrorReply, Refused
+from sluicegate.gateway.keys import Caller
+from sluicegate.gateway.recording import result_of
+from sluicegate.gateway.state import State
+from sluicegate.gateway.stored_responses import follow_keepalive, send_events
+from sluicegate.responses import QueueFull, StoreUnavailable, Work
+from sluicegate.telemetry import RequestRecord
+
+_NAME = RELAYED[RESPONSES_PATH]
+_JSON = (b"content-type", b"application/json")
+
+
+class Background:
+    """For the event loop."""
+
+    def __init__(self, state: State, door: Door, decider: Decider, conversations: Conversations) -> None:
+        self._state = state
+        self._door = door
+        self._decider = decider
+        self._conversations = conversations
+
+    # === taking on ===
+
+    async def endpoint(self, asked: AppRequest) -> None:
+        """Requests for a response: those without `background` go the way of all."""
+        caller = asked.identify()
+        body = await asked.read()
+        try:
+            request = ResponsesRequest(body)
+        except ParseError:
+            request = None
+        if request is not None and request.background:
+            await self._begin(asked, caller, request, body)
+        else:
+            await self._door.relay(_NAME, asked, body)
+
+    async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest, text: bytes) -> None:
+        """Take the response on, and answer: with its object, or with its events as they come."""
+        state, serving, owner = self._state, asked.serving, caller.name or ""
+        model = asked.asked_model(caller, request.model)
+        if not request.store:
+            raise Refused(stored_errors.background_needs_store())
+        if not state.responses.enabled:
+            raise Refused(stored_errors.background_not_here())
+        if all(serving.forwards_authorization[route.upstream.name] for route in model.routes):
+            raise Refused(stored_errors.background_needs_own_credentials(model.name))
+        # Looked at now, so that the client is told at once, and again when it runs.
+        await self._conversations.earlier(serving, owner, model, request.previous_response_id)
+        body = parsed(text)
+        input = await self._conversations.resolved(serving, owner, model, body)
+        public = serving.config.models[model.name].reply_model == "public"
+        try:
+            id, response = await state.responses.create(
+                owner=owner,
+                model=model.name,
+                request_id=asked.request_id,
+                request=text if input is None else with_input(text, input),
+                body=body if input is None else {**body, "input": input},
+                shown_model=model.name if public else model.routes[0].model,
+            )
+        except QueueFull:
+            raise Refused(stored_errors.queue_full()) from None
+        except StoreUnavailable:
+            raise Refused(stored_errors.store_unavailable()) from None
+        # Its record is that of its run.
+        asked.recorded = True
+        state.log.info(
+            "accepted", request_id=asked.request_id, response_id=id, key=caller.name, model=model.name
+        )
+        if request.stream:
+            events = await state.responses.follow(id, owner, -1)
+            await send_events(asked, events, follow_keepalive(state))
+        else:
+            await asked.respond([_JSON], response)
+
+    # === running ===
+
+    async def execute(self, work: Work, receive: Receive, send: Send) -> None:
+        """Run a background response: an ordinary exchange, always streamed, whose client is the store."""
+        entry, serving, started = work.entry, self._state.serving, perf_counter()
+        run = Run(serving, Caller(entry.owner or None), entry.id)
+        tag = self._decider.expect(run)
+        try:
+            # Its own input was resolved when it was taken on.
+            text = replaced(work.request, {"stream": "true", "background": "false"})
+            run.request = await self._with_conversation(run, entry.owner, entry.model, text)
+            headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
+            exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag)
+        except Refused as refused:
+            self._decider.forget(tag)
+            self._refused(work, refused.reply, perf_counter() - started)
+            await respond(send, refused.reply.status, refused.reply.headers, refused.reply.body)
+            return
+
+        def left(message: Message) -> None:
+            run.stopped = message.get("reason")
+
+        await self._door.deliver(exchange, receive, send, left)
+
+    async def _with_conversation(
+        self, run: Run, owner: str, name: str, text: bytes
+    ) -> ResponsesRequest | None:
+        """The request that takes the place of `text`, if any. Raises `Refused`."""
+        model = run.serving.admission.model(run.caller, name)
+        if isinstance(model, Refusal):
+            raise Refused(errors.refused(model))
+        try:
+            request = ResponsesRequest(text)
+        except ParseError as error:
+            raise Refused(errors.invalid_body(error)) from None
+        previous = request.previous_response_id
+        earlier = await self._conversations.earlier(run.serving, owner, model, previous)
+        return None if earlier is None else with_earlier(request, earlier)
+
+    def _refused(self, work: Work, reply: ErrorReply, seconds: float) -> None:
+        entry = work.entry
+        known = self._state.models.get(entry.model) is not None
+        record = RequestRecord(
+            entry.request_id,
+            _NAME,
+            reply.status,
+            result_of(reply.status),
+            seconds,
+            entry.owner or None,
+            entry.model if known else "",
+            None if known else entry.model,
+            code=reply.code,
+            response_id=entry.id,
+        )
+        self._state.recorder.record(record)

@@ -1,0 +1,54 @@
+"""One request, from its arrival to its record, as the thread that decides knows it."""
+
+from typing import Literal
+
+from sluicegate._core import Arrived, ResponsesRequest, Route, Usage
+from sluicegate.gateway.keys import Caller
+from sluicegate.gateway.state import Serving
+from sluicegate.pricing import Cost
+from sluicegate.routing import Model, Plan
+
+
+class Run:
+    """One run of a background response, which is a request of the gateway's own."""
+
+    __slots__ = ("caller", "request", "response_id", "serving", "stopped")
+
+    def __init__(self, serving: Serving, caller: Caller, response_id: str) -> None:
+        self.serving = serving
+        self.caller = caller
+        self.response_id = response_id
+        self.request: ResponsesRequest | None = None
+        """In place of what is submitted: with the conversation in front."""
+        self.stopped: Literal["cancelled", "interrupted", "failed"] | None = None
+        """Why the store did not wait for its end. Set before the exchange is left."""
+
+
+class Call:
+    """Everything that is known of a request by now."""
+
+    __slots__ = (
+        "arrived", "body", "caller", "code", "cost", "model", "plan", "priced_usage", "route", "run",
+        "serving", "streams",
+    )  # fmt: skip
+
+    def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
+        self.arrived: Arrived | None = arrived
+        """Until it is answered: it holds the body."""
+        self.serving = serving
+        """As the configuration was when the request came: another one may hold before it ends."""
+        self.run = run
+        self.caller: Caller | None = None
+        self.model: Model | None = None
+        self.plan: Plan | None = None
+        self.route: Route | None = None
+        """The one that serves, or was tried last."""
+        self.streams = False
+        """It counts as a stream under way."""
+        self.code: str | None = None
+        """Of the error that the client was answered with."""
+        self.body: bytes | None = None
+        """What shall be kept as the request, in place of what came."""
+        self.priced_usage: Usage | None = None
+        self.cost: Cost | None = None
+        """Of `priced_usage`."""

@@ -1,0 +1,266 @@
+"""What becomes of each request: the one place where it is decided, and where its end is recorded."""
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sluicegate._core import Arrived, Died, Ended, Failed, Fault, PriceAsked, ResponsesRequest
+from sluicegate.gateway import errors
+from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.asgi import new_response_id
+from sluicegate.gateway.call import Call, Run
+from sluicegate.gateway.errors import ErrorReply
+from sluicegate.gateway.recording import record_of, undecided_record
+from sluicegate.gateway.state import State
+from sluicegate.routing import NoRoute, Plan
+from sluicegate.telemetry import where
+
+Answer = ErrorReply | tuple[ResponsesRequest | None, bytes | None]
+"""What was found elsewhere: a refusal, or the request with what it continues, and the body that shall be kept
+of it. None: the client's own.
+"""
+Continue = Callable[[Call, ResponsesRequest], None]
+Keep = Callable[[Call, Ended, bytes], None]
+
+
+class Decider:
+    """Takes events, one thread at a time, and answers them. Only `post` and `expect` are for any thread.
+
+    What waits is not done here: `elsewhere` is given the requests of conversations, and `answer` is posted
+    with what has been found; `keep` is given the responses that shall be kept. Both are called here, and must
+    not block. So must `died`, which is told why the process has to end.
+    """
+
+    __slots__ = (
+        "_calls", "_died", "_elsewhere", "_keep", "_posted", "_runs", "_state", "_tags", "wake",
+    )  # fmt: skip
+
+    def __init__(self, state: State, elsewhere: Continue, keep: Keep, died: Callable[[str], None]) -> None:
+        self._state = state
+        self._elsewhere = elsewhere
+        self._keep = keep
+        self._died = died
+        self._calls: dict[int, Call] = {}
+        self._runs: dict[int, Run] = {}
+        self._tags = itertools.count(1)
+        self._posted: deque[Callable[[], None]] = deque()
+        self.wake: Callable[[], None] = self.run_posted
+        """Has what is posted run soon, by the thread that decides."""
+
+    @property
+    def open(self) -> int:
+        """Requests that have been decided about and have not ended."""
+        return len(self._calls)
+
+    # === for any thread ===
+
+    def post(self, step: Callable[[], None]) -> None:
+        """Have `step` run by the thread that decides. It must not raise."""
+        self._posted.append(step)
+        self.wake()
+
+    def expect(self, run: Run) -> int:
+        """The tag by which `run` is submitted."""
+        tag = next(self._tags)
+        self._runs[tag] = run
+        return tag
+
+    def forget(self, tag: int) -> None:
+        """The run with this tag was not submitted after all."""
+        self._runs.pop(tag, None)
+
+    # === for the thread that decides ===
+
+    def handle(self, events: Sequence[Any]) -> None:
+        """Answer `events`. What one of them breaks concerns no other."""
+        for event in events:
+            try:
+                # By name, so that a test can play events of its own.
+                _HANDLERS[type(event).__name__](self, event)
+            except Exception as error:
+                self._broke(event, error)
+
+    def run_posted(self) -> None:
+        """Run what was posted."""
+        posted = self._posted
+        while posted:
+            posted.popleft()()
+
+    def answer(self, call: Call, ticket: int, answer: Answer | None) -> None:
+        """What was found elsewhere about a request: it goes on here. None: nothing could be found out."""
+        if self._calls.get(ticket) is not call or call.arrived is None:
+            return  # It has ended meanwhile.
+        try:
+            if answer is None:
+                self._refuse(call, errors.internal())
+            elif isinstance(answer, ErrorReply):
+                self._refuse(call, answer)
+            else:
+                request, call.body = answer
+                self._begin(call, request)
+        except Exception as error:
+            self._broke(call.arrived, error)
+
+    def _arrived(self, event: Arrived) -> None:
+        tag = event.tag
+        run = None if tag is None else self._runs.get(tag)
+        serving = self._state.serving if run is None else run.serving
+        call = self._calls[event.ticket] = Call(event, serving, run)
+        admission = serving.admission
+        if run is None:
+            key = event.key
+            caller = admission.identify(key, key is not None)
+            if isinstance(caller, Refusal):
+                self._refuse(call, errors.refused(caller))
+                return
+        else:
+            caller = run.caller
+        call.caller = caller
+        error = event.error
+        if error is not None:
+            self._refuse(call, errors.invalid_body(error))
+            return
+        model = admission.model(caller, event.model)
+        if isinstance(model, Refusal):
+            self._refuse(call, errors.refused(model))
+            return
+        call.model = model
+        if run is not None:
+            self._begin(call, run.request)
+        elif event.endpoint == "responses":
+            self._respond(call, event)
+        else:
+            self._begin(call, None)
+
+    def _respond(self, call: Call, event: Arrived) -> None:
+        request = event.request
+        # Most requests continue nothing, and need not be read again.
+        if isinstance(request, ResponsesRequest) and (
+            request.previous_response_id is not None or request.refers
+        ):
+            self._elsewhere(call, request)
+        else:
+            self._begin(call, None)
+
+    def _begin(self, call: Call, request: ResponsesRequest | None) -> None:
+        """Send it on its way. `request`: in place of the client's."""
+        arrived, model = call.arrived, call.model
+        if arrived is None or model is None:
+            return
+        state = self._state
+        plan = call.plan = Plan(state.policy, model)
+        step = plan.next()
+        if isinstance(step, NoRoute):
+            self._refuse(call, self._told(call, step.fault))
+            return
+        route, last, after = step
+        call.route = route
+        pricing = call.serving.prices.pricing(model.name, route)
+        if arrived.endpoint == "responses":
+            run = call.run
+            taken = arrived.forward(
+                route,
+                pricing=pricing,
+                last=last,
+                after=after,
+                request=request,
+                response_id=new_response_id() if run is None else run.response_id,
+                keep=self._kept_bytes(call, arrived.request) if run is None else None,
+            )
+        else:
+            taken = arrived.forward(route, pricing=pricing, last=last, after=after)
+        if taken and arrived.stream:
+            call.streams = True
+            state.metrics.stream_started(model.name)
+        call.arrived = None
+
+    def _kept_bytes(self, call: Call, request: object) -> int | None:
+        responses = self._state.responses
+        if responses.enabled and isinstance(request, ResponsesRequest) and request.store:
+            return call.serving.config.responses.max_response_bytes
+        return None
+
+    def _refuse(self, call: Call, reply: ErrorReply) -> None:
+        arrived, call.arrived = call.arrived, None
+        if arrived is not None and arrived.reply(reply.status, reply.headers, reply.body):
+            call.code = reply.code
+
+    def _failed(self, event: Failed) -> None:
+        call = self._calls[event.ticket]
+        plan, model = call.plan, call.model
+        if plan is None or model is None:
+            raise LookupError("no plan")
+        step = plan.next(event.fault)
+        if isinstance(step, NoRoute):
+            reply = self._told(call, step.fault)
+            if event.reply(reply.status, reply.headers, reply.body):
+                call.code = reply.code
+            return
+        route, last, after = step
+        call.route = route
+        pricing = call.serving.prices.pricing(model.name, route)
+        event.attempt(route, pricing=pricing, last=last, after=after)
+
+    def _told(self, call: Call, fault: Fault | None) -> ErrorReply:
+        if fault is None:
+            return errors.internal()
+        own = call.serving.forwards_authorization.get(fault.upstream, False)
+        return errors.from_fault(fault, clients_credentials=own)
+
+    def _price_asked(self, event: PriceAsked) -> None:
+        call = self._calls[event.ticket]
+        model, route, usage = call.model, call.route, event.usage
+        if model is None or route is None:
+            raise LookupError("no route")
+        prices = call.serving.prices
+        call.priced_usage = usage
+        call.cost = prices.cost(model.name, route.model, usage)
+        event.answer(prices.members(call.cost))
+
+    def _ended(self, event: Ended) -> None:
+        state = self._state
+        call = self._calls.pop(event.ticket, None)
+        if event.tag is not None:
+            self._runs.pop(event.tag, None)
+        if call is None:
+            state.recorder.record(undecided_record(event, state.serving))
+            return
+        # It may still be on its way elsewhere, and come back.
+        call.arrived = None
+        if call.streams and call.model is not None:
+            state.metrics.stream_ended(call.model.name)
+        record = record_of(event, call, call.serving)
+        state.recorder.record(record)
+        if not record.priced:
+            state.notices.warn_once("unpriced", model=record.model, upstream_model=record.upstream_model)
+        kept = event.kept
+        if kept is not None and record.status == 200 and not record.client_left:
+            self._keep(call, event, kept)
+        if call.plan is not None:
+            call.plan.ended(event.outcome)
+
+    def _end_process(self, event: Died) -> None:
+        self._died(event.message)
+
+    def _broke(self, event: Any, error: Exception) -> None:
+        ticket = getattr(event, "ticket", None)
+        self._state.log.error("unhandled", at=type(event).__name__, ticket=ticket, error=where(error))
+        # Nobody may wait for an answer that does not come.
+        with contextlib.suppress(Exception):
+            if hasattr(event, "answer"):
+                event.answer(None)
+            elif hasattr(event, "reply"):
+                reply = errors.internal()
+                if event.reply(reply.status, reply.headers, reply.body) and ticket in self._calls:
+                    self._calls[ticket].code = reply.code
+
+
+_HANDLERS: dict[str, Callable[[Decider, Any], None]] = {
+    "Arrived": Decider._arrived,
+    "Failed": Decider._failed,
+    "PriceAsked": Decider._price_asked,
+    "Ended": Decider._ended,
+    "Died": Decider._end_process,
+}

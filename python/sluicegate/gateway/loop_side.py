@@ -1,0 +1,80 @@
+"""What the thread that decides hands to the event loop, since it waits for the store of responses."""
+
+import asyncio
+from functools import partial
+
+from sluicegate._core import Ended, ResponsesRequest
+from sluicegate.gateway.call import Call
+from sluicegate.gateway.conversations import Conversations
+from sluicegate.gateway.decisions import Answer, Decider
+from sluicegate.gateway.errors import Refused
+from sluicegate.gateway.keys import Caller
+from sluicegate.gateway.state import State
+from sluicegate.telemetry import where
+
+
+class LoopSide:
+    """`begin_continuing` and `begin_keeping` are for the thread that decides, the rest for the loop's."""
+
+    def __init__(self, state: State, conversations: Conversations) -> None:
+        self._state = state
+        self._conversations = conversations
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.decider: Decider | None = None
+        """Who gets the answers; set before anything comes."""
+
+    def start(self) -> None:
+        """On the loop that everything is to be done on."""
+        self._loop = asyncio.get_running_loop()
+
+    def begin_continuing(self, call: Call, request: ResponsesRequest) -> None:
+        """Find out what `request` continues, and post the answer."""
+        self._soon(self._start_continuing, call, request)
+
+    def begin_keeping(self, call: Call, ended: Ended, kept: bytes) -> None:
+        """Keep the response `kept`."""
+        self._soon(self._keep, call, ended, kept)
+
+    def _soon(self, *step: object) -> None:
+        if self._loop is None:
+            raise RuntimeError("not started")
+        self._loop.call_soon_threadsafe(*step)  # type: ignore[arg-type]
+
+    def _start_continuing(self, call: Call, request: ResponsesRequest) -> None:
+        arrived = call.arrived
+        if arrived is None:
+            return  # It has ended meanwhile.
+        task = asyncio.get_running_loop().create_task(self._continue(call, arrived.ticket, request))
+        tasks = self._state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _continue(self, call: Call, ticket: int, request: ResponsesRequest) -> None:
+        answer: Answer | None = None
+        try:
+            caller, model = call.caller or Caller(None), call.model
+            if model is not None:
+                owner = caller.name or ""
+                answer = await self._conversations.continued(call.serving, owner, model, request)
+        except Refused as refused:
+            answer = refused.reply
+        except Exception as error:
+            self._state.log.error("unhandled", at="conversation", ticket=ticket, error=where(error))
+        finally:
+            if self.decider is not None:
+                self.decider.post(partial(self.decider.answer, call, ticket, answer))
+
+    def _keep(self, call: Call, ended: Ended, kept: bytes) -> None:
+        body = call.body
+        if body is None and isinstance(ended.request, ResponsesRequest):
+            body = ended.request.body
+        if body is None or call.model is None:
+            return
+        self._state.responses.keep(
+            owner=(call.caller and call.caller.name) or "",
+            model=call.model.name,
+            request_id=ended.request_id,
+            request=body,
+            reply=kept,
+            streamed=ended.outcome.streamed,
+        )

@@ -1,0 +1,20 @@
+"""Warnings that are said once in a process's life, not once a request."""
+
+from sluicegate.telemetry import Log
+
+
+class Notices:
+    """Any thread."""
+
+    __slots__ = ("_log", "_said")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._said: set[tuple[str, ...]] = set()
+
+    def warn_once(self, event: str, **fields: str) -> None:
+        """Log a warning the first time it is met with these fields."""
+        about = (event, *fields.values())
+        if about not in self._said:
+            self._said.add(about)
+            self._log.warning(event, **fields)

@@ -1,0 +1,58 @@
+"""What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
+
+from sluicegate import _core
+from sluicegate._core import Pricing, Route
+from sluicegate.config import CostStyle
+from sluicegate.gateway.notices import Notices
+from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLike, members
+from sluicegate.telemetry import where
+
+
+class Prices:
+    """The prices of one configuration. For the thread that decides. Never raises."""
+
+    __slots__ = ("_made", "_notices", "_policy", "_style", "_tariffs")
+
+    def __init__(self, policy: PricePolicy, style: CostStyle, notices: Notices) -> None:
+        self._policy = policy
+        self._style = style
+        self._notices = notices
+        self._tariffs = policy if isinstance(policy, TariffPolicy) else None
+        self._made: dict[Route, tuple[Tariff | None, Pricing]] = {}
+
+    @property
+    def by_tariff(self) -> bool:
+        """Whether the engines work costs out; else they ask."""
+        return self._tariffs is not None
+
+    def pricing(self, model: str, route: Route) -> Pricing | None:
+        """For the engines: how replies of `route`, which serves `model`, are priced now; None: they ask."""
+        tariffs = self._tariffs
+        if tariffs is None:
+            return None
+        try:
+            tariff = tariffs.tariff(model, route.model)
+        except Exception as error:  # A policy may be the user's own: its faults must not end a request.
+            self._failed(model, error)
+            tariff = None
+        # A tariff may be another one at another time of the day.
+        known = self._made.get(route)
+        if known is None or known[0] is not tariff:
+            compiled = None if tariff is None else tariff.compiled
+            known = self._made[route] = tariff, _core.Pricing(compiled, self._style)
+        return known[1]
+
+    def cost(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        """What `usage` costs; None where that is not known."""
+        try:
+            return self._policy.price(model, upstream_model, usage)
+        except Exception as error:
+            self._failed(model, error)
+            return None
+
+    def members(self, cost: Cost | None) -> bytes | None:
+        """What the usage object says of `cost`."""
+        return members(self._style, cost)
+
+    def _failed(self, model: str, error: Exception) -> None:
+        self._notices.warn_once("price_policy_failed", model=model, error=where(error))

@@ -1,0 +1,402 @@
+//! `Decisions` and its events: what Python is asked, and how it answers.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList};
+use sluicegate_core::cost::Members;
+use sluicegate_front::AskedRequest;
+use sluicegate_front::decisions::{
+    Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked,
+};
+use sluicegate_relay::{Attempt, ErrorReply, Next, Pricing};
+use tokio::sync::oneshot;
+
+use crate::errors;
+use crate::outcome::{PyFault, PyOutcome};
+use crate::request::PyRequest;
+use crate::responses_request::PyResponsesRequest;
+use crate::tariff::PyPricing;
+use crate::upstream::{PyHeaders, PyRoute, header_list, seconds};
+use crate::usage::PyUsage;
+
+/// The answer to one question, given once.
+struct Answer<T>(Mutex<Option<oneshot::Sender<T>>>);
+
+impl<T> Answer<T> {
+    fn new(sender: oneshot::Sender<T>) -> Self {
+        Self(Mutex::new(Some(sender)))
+    }
+
+    /// Whether anybody still waits for it.
+    fn give(&self, answer: T) -> bool {
+        let sender = self.0.lock().ok().and_then(|mut sender| sender.take());
+        sender.is_some_and(|sender| sender.send(answer).is_ok())
+    }
+}
+
+pub(crate) fn error_reply(status: u16, headers: PyHeaders, body: &PyBackedBytes) -> ErrorReply {
+    ErrorReply {
+        status,
+        headers: header_list(headers),
+        body: Bytes::copy_from_slice(body),
+    }
+}
+
+fn attempt(
+    route: &PyRoute,
+    pricing: Option<&PyPricing>,
+    last: bool,
+    after: f64,
+) -> PyResult<Attempt> {
+    Ok(Attempt {
+        route: route.inner.clone(),
+        pricing: match pricing {
+            Some(pricing) => Pricing::Rates(Arc::clone(&pricing.inner)),
+            None => Pricing::Asked,
+        },
+        last,
+        after: seconds("after", Some(after))?.unwrap_or_default(),
+    })
+}
+
+fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Py<PyAny>> {
+    Ok(match request {
+        AskedRequest::Plain(request) => {
+            let inner = request.clone();
+            Py::new(py, PyRequest { inner })?.into_any()
+        }
+        AskedRequest::Responses(request) => {
+            let inner = Arc::clone(request);
+            Py::new(py, PyResponsesRequest { inner })?.into_any()
+        }
+    })
+}
+
+#[pyclass(name = "Arrived", module = "sluicegate._core", frozen)]
+pub(crate) struct PyArrived {
+    about: Arc<sluicegate_front::decisions::About>,
+    size: usize,
+    request: Result<AskedRequest, sluicegate_core::error::Error>,
+    answer: Answer<Decision>,
+}
+
+#[pymethods]
+impl PyArrived {
+    #[getter]
+    fn ticket(&self) -> u64 {
+        self.about.ticket
+    }
+
+    #[getter]
+    fn tag(&self) -> Option<u64> {
+        self.about.tag
+    }
+
+    #[getter]
+    fn endpoint(&self) -> &'static str {
+        self.about.endpoint.map_or("", |endpoint| endpoint.name())
+    }
+
+    #[getter]
+    fn request_id(&self) -> &str {
+        &self.about.request_id
+    }
+
+    #[getter]
+    fn key(&self) -> Option<&[u8]> {
+        self.about.key.as_ref().map(|key| &key[..])
+    }
+
+    #[getter]
+    fn model(&self) -> Option<&str> {
+        self.request.as_ref().ok()?.request().model()
+    }
+
+    #[getter]
+    fn stream(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_ok_and(|request| request.request().stream())
+    }
+
+    #[getter]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    #[getter]
+    fn max_output_tokens(&self) -> Option<u64> {
+        self.request.as_ref().ok()?.request().output_bound()
+    }
+
+    #[getter]
+    fn user(&self) -> Option<&str> {
+        self.request.as_ref().ok()?.request().user()
+    }
+
+    #[getter]
+    fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let request = self.request.as_ref().ok();
+        request.map(|request| py_request(py, request)).transpose()
+    }
+
+    #[getter]
+    fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let error = self.request.as_ref().err()?;
+        Some(
+            errors::parse_error(py, error)
+                .into_value(py)
+                .into_bound(py)
+                .into_any(),
+        )
+    }
+
+    #[pyo3(signature = (route, *, pricing, last, after=0.0, request=None, response_id=None, keep=None))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn forward(
+        &self,
+        route: &PyRoute,
+        pricing: Option<&PyPricing>,
+        last: bool,
+        after: f64,
+        request: Option<&PyResponsesRequest>,
+        response_id: Option<&str>,
+        keep: Option<usize>,
+    ) -> PyResult<bool> {
+        Ok(self.answer.give(Decision::Forward(Box::new(Forward {
+            attempt: attempt(route, pricing, last, after)?,
+            request: request.map(|request| Arc::clone(&request.inner)),
+            response_id: response_id.map(Into::into),
+            keep,
+        }))))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
+    fn reply(&self, status: u16, headers: PyHeaders, body: PyBackedBytes) -> bool {
+        self.answer
+            .give(Decision::Reply(error_reply(status, headers, &body)))
+    }
+}
+
+#[pyclass(name = "Failed", module = "sluicegate._core", frozen)]
+pub(crate) struct PyFailed {
+    #[pyo3(get)]
+    ticket: u64,
+    #[pyo3(get)]
+    fault: Py<PyFault>,
+    #[pyo3(get)]
+    attempts: u32,
+    answer: Answer<Next>,
+}
+
+#[pymethods]
+impl PyFailed {
+    #[pyo3(name = "attempt", signature = (route, *, pricing, last, after=0.0))]
+    fn next(
+        &self,
+        route: &PyRoute,
+        pricing: Option<&PyPricing>,
+        last: bool,
+        after: f64,
+    ) -> PyResult<bool> {
+        let attempt = attempt(route, pricing, last, after)?;
+        Ok(self.answer.give(Next::Attempt(Box::new(attempt))))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
+    fn reply(&self, status: u16, headers: PyHeaders, body: PyBackedBytes) -> bool {
+        self.answer
+            .give(Next::Reply(error_reply(status, headers, &body)))
+    }
+}
+
+#[pyclass(name = "PriceAsked", module = "sluicegate._core", frozen)]
+pub(crate) struct PyPriceAsked {
+    #[pyo3(get)]
+    ticket: u64,
+    #[pyo3(get)]
+    usage: Py<PyUsage>,
+    answer: Mutex<Option<mpsc::SyncSender<Option<Members>>>>,
+}
+
+#[pymethods]
+impl PyPriceAsked {
+    #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
+    fn answer(&self, members: Option<PyBackedBytes>) -> bool {
+        let members = members.and_then(|members| Members::parse(Bytes::copy_from_slice(&members)));
+        let sender = self.answer.lock().ok().and_then(|mut sender| sender.take());
+        sender.is_some_and(|sender| sender.try_send(members).is_ok())
+    }
+}
+
+#[pyclass(name = "Ended", module = "sluicegate._core", frozen)]
+pub(crate) struct PyEnded {
+    about: Arc<sluicegate_front::decisions::About>,
+    model: Option<Box<str>>,
+    #[pyo3(get)]
+    outcome: Py<PyOutcome>,
+    kept: Option<Bytes>,
+    request: Option<AskedRequest>,
+}
+
+#[pymethods]
+impl PyEnded {
+    #[getter]
+    fn ticket(&self) -> u64 {
+        self.about.ticket
+    }
+
+    #[getter]
+    fn tag(&self) -> Option<u64> {
+        self.about.tag
+    }
+
+    #[getter]
+    fn endpoint(&self) -> &'static str {
+        self.about.endpoint.map_or("", |endpoint| endpoint.name())
+    }
+
+    #[getter]
+    fn request_id(&self) -> &str {
+        &self.about.request_id
+    }
+
+    #[getter]
+    fn key(&self) -> Option<&[u8]> {
+        self.about.key.as_ref().map(|key| &key[..])
+    }
+
+    #[getter]
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    #[getter]
+    fn kept<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.kept.as_ref().map(|kept| PyBytes::new(py, kept))
+    }
+
+    #[getter]
+    fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let request = self.request.as_ref();
+        request.map(|request| py_request(py, request)).transpose()
+    }
+}
+
+#[pyclass(name = "Died", module = "sluicegate._core", frozen)]
+pub(crate) struct PyDied {
+    #[pyo3(get)]
+    message: String,
+}
+
+fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+    Ok(match event {
+        Event::Arrived(Arrived {
+            about,
+            size,
+            request,
+            answer,
+        }) => {
+            let answer = Answer::new(answer);
+            let arrived = PyArrived {
+                about,
+                size,
+                request,
+                answer,
+            };
+            Py::new(py, arrived)?.into_any()
+        }
+        Event::Failed(Failed {
+            ticket,
+            fault,
+            attempts,
+            answer,
+        }) => {
+            let failed = PyFailed {
+                ticket,
+                fault: Py::new(py, PyFault { inner: fault })?,
+                attempts,
+                answer: Answer::new(answer),
+            };
+            Py::new(py, failed)?.into_any()
+        }
+        Event::Price(PriceAsked {
+            ticket,
+            usage,
+            answer,
+        }) => {
+            let asked = PyPriceAsked {
+                ticket,
+                usage: Py::new(py, PyUsage { inner: usage })?,
+                answer: Mutex::new(Some(answer)),
+            };
+            Py::new(py, asked)?.into_any()
+        }
+        Event::Ended(ended) => {
+            let Ended {
+                about,
+                model,
+                outcome,
+                kept,
+                request,
+            } = *ended;
+            let ended = PyEnded {
+                about,
+                model,
+                outcome: Py::new(py, PyOutcome { inner: outcome })?,
+                kept,
+                request,
+            };
+            Py::new(py, ended)?.into_any()
+        }
+        Event::Died(message) => Py::new(py, PyDied { message })?.into_any(),
+    })
+}
+
+fn py_events(py: Python<'_>, events: Vec<Event>) -> PyResult<Bound<'_, PyList>> {
+    let events = events
+        .into_iter()
+        .map(|event| py_event(py, event))
+        .collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, events)
+}
+
+#[pyclass(name = "Decisions", module = "sluicegate._core", frozen)]
+pub(crate) struct PyDecisions {
+    pub(crate) inner: Arc<Decisions>,
+}
+
+#[pymethods]
+impl PyDecisions {
+    #[new]
+    #[pyo3(signature = (*, patience=15.0))]
+    fn new(patience: f64) -> PyResult<Self> {
+        let patience = seconds("patience", Some(patience))?.unwrap_or_default();
+        Ok(Self {
+            inner: Arc::new(Decisions::new(patience)),
+        })
+    }
+
+    #[pyo3(name = "wait")]
+    fn wait_for<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Bound<'py, PyList>> {
+        let time = crate::upstream::seconds("seconds", Some(seconds))?.unwrap_or(Duration::ZERO);
+        let events = py.detach(|| self.inner.wait(time));
+        py_events(py, events)
+    }
+
+    fn wake(&self) {
+        self.inner.wake();
+    }
+
+    fn fileno(&self) -> PyResult<RawFd> {
+        Ok(self.inner.descriptor()?)
+    }
+
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        py_events(py, self.inner.take())
+    }
+}

@@ -1,0 +1,294 @@
+//! `Front`, `Exchange`, `Tls`, `ListenBounds`: the engine threads, and what they serve.
+
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::task::Context;
+
+use bytes::Bytes;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use sluicegate_front::{
+    Bounds, Callers, Digest, Endpoint, Front, Limits, Readiness, Ready, Submission, TlsFiles,
+    server_config,
+};
+use sluicegate_relay::{DrainLimits, Reply};
+
+use crate::decisions::{PyDecisions, error_reply};
+use crate::errors;
+use crate::upstream::{PyHeaders, header_list, seconds};
+
+#[pyclass(name = "Tls", module = "sluicegate._core", frozen)]
+pub(crate) struct PyTls {
+    files: TlsFiles,
+}
+
+#[pymethods]
+impl PyTls {
+    #[new]
+    #[pyo3(signature = (cert_file, key_file, *, key_password=None, min_version="1.2", client_ca_file=None))]
+    fn new(
+        py: Python<'_>,
+        cert_file: String,
+        key_file: String,
+        key_password: Option<String>,
+        min_version: &str,
+        client_ca_file: Option<String>,
+    ) -> PyResult<Self> {
+        let files = TlsFiles {
+            certificate: cert_file,
+            key: key_file,
+            key_password,
+            only_13: match min_version {
+                "1.2" => false,
+                "1.3" => true,
+                other => {
+                    let message = format!("min_version is 1.2 or 1.3, not '{other}'");
+                    return Err(PyValueError::new_err(message));
+                }
+            },
+            client_authorities: client_ca_file,
+        };
+        // Looked at now, so that what is wrong is known before anybody connects.
+        server_config(&files, false).map_err(|error| errors::tls_error(py, &error))?;
+        Ok(Self { files })
+    }
+}
+
+#[pyclass(name = "ListenBounds", module = "sluicegate._core", frozen)]
+pub(crate) struct PyListenBounds {
+    inner: Bounds,
+}
+
+#[pymethods]
+impl PyListenBounds {
+    #[new]
+    #[pyo3(signature = (
+        *, head_bytes, url_bytes, headers, head_seconds, body_pause_seconds, idle_seconds, connections, http2_streams,
+        http2_resets, stall_seconds,
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn new(
+        head_bytes: usize,
+        url_bytes: usize,
+        headers: usize,
+        head_seconds: f64,
+        body_pause_seconds: f64,
+        idle_seconds: f64,
+        connections: usize,
+        http2_streams: u32,
+        http2_resets: usize,
+        stall_seconds: Option<f64>,
+    ) -> PyResult<Self> {
+        let time = |name, value| seconds(name, Some(value)).map(Option::unwrap_or_default);
+        let inner = Bounds {
+            head_bytes,
+            url_bytes,
+            headers,
+            head_time: time("head_seconds", head_seconds)?,
+            body_pause: time("body_pause_seconds", body_pause_seconds)?,
+            idle: time("idle_seconds", idle_seconds)?,
+            stall: seconds("stall_seconds", stall_seconds)?,
+            connections,
+            http2_streams,
+            http2_resets,
+        };
+        Ok(Self { inner })
+    }
+}
+
+#[pyclass(name = "Exchange", module = "sluicegate._core", frozen)]
+pub(crate) struct PyExchange {
+    #[pyo3(get)]
+    ticket: u64,
+    reply: Mutex<Reply>,
+    readiness: Arc<Readiness>,
+}
+
+#[pymethods]
+impl PyExchange {
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let mut reply = self.lock()?;
+        // Asked to be told before it is looked: what comes in between is told.
+        reply.register(&mut Context::from_waker(&self.readiness.rearm()));
+        let batch = reply.take_all();
+        drop(reply);
+        let head = match batch.head {
+            None => None,
+            Some(head) => {
+                let pairs = head
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (PyBytes::new(py, name), PyBytes::new(py, value)));
+                Some((head.status, PyList::new(py, pairs.collect::<Vec<_>>())?))
+            }
+        };
+        let body = match batch.body.as_slice() {
+            [frame] => PyBytes::new(py, frame),
+            frames => PyBytes::new(py, &frames.concat()),
+        };
+        (head, body, batch.ended, batch.aborted).into_pyobject(py)
+    }
+
+    fn leave(&self) -> PyResult<()> {
+        self.lock()?.leave(false);
+        Ok(())
+    }
+}
+
+impl PyExchange {
+    fn lock(&self) -> PyResult<std::sync::MutexGuard<'_, Reply>> {
+        let broken = |_| PyValueError::new_err("the exchange is broken");
+        self.reply.lock().map_err(broken)
+    }
+}
+
+#[pyclass(name = "Front", module = "sluicegate._core", frozen)]
+pub(crate) struct PyFront {
+    inner: Front,
+    ready: Arc<Ready>,
+}
+
+#[pymethods]
+impl PyFront {
+    #[new]
+    #[pyo3(signature = (
+        decisions, *, threads=1, max_body_bytes, max_event_bytes, max_reply_bytes, client_buffer_bytes, keepalive_seconds,
+        client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests,
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn new(
+        decisions: &PyDecisions,
+        threads: usize,
+        max_body_bytes: usize,
+        max_event_bytes: usize,
+        max_reply_bytes: usize,
+        client_buffer_bytes: usize,
+        keepalive_seconds: Option<f64>,
+        client_stall_seconds: Option<f64>,
+        drain_seconds: f64,
+        drain_bytes: u64,
+        drain_replies: usize,
+        max_requests: usize,
+    ) -> PyResult<Self> {
+        let limits = Limits {
+            max_body: max_body_bytes,
+            max_event: max_event_bytes,
+            max_reply: max_reply_bytes,
+            client_buffer: client_buffer_bytes,
+            keepalive: seconds("keepalive_seconds", keepalive_seconds)?,
+            client_stall: seconds("client_stall_seconds", client_stall_seconds)?,
+            drain: DrainLimits {
+                time: seconds("drain_seconds", Some(drain_seconds))?.unwrap_or_default(),
+                bytes: drain_bytes,
+                replies: drain_replies,
+            },
+            max_requests,
+        };
+        let inner = Front::start(threads, limits, Arc::clone(&decisions.inner))?;
+        Ok(Self {
+            inner,
+            ready: Arc::default(),
+        })
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
+    fn callers(
+        &self,
+        digests: Option<Vec<PyBackedBytes>>,
+        missing: (u16, PyHeaders, PyBackedBytes),
+        unknown: (u16, PyHeaders, PyBackedBytes),
+    ) -> PyResult<()> {
+        let digest = |digest: &PyBackedBytes| {
+            Digest::try_from(&digest[..])
+                .map_err(|_| PyValueError::new_err("a digest has 32 bytes"))
+        };
+        let digests = digests.map(|digests| digests.iter().map(digest).collect());
+        self.inner.set_callers(Callers {
+            digests: digests.transpose()?,
+            missing: error_reply(missing.0, missing.1, &missing.2),
+            unknown: error_reply(unknown.0, unknown.1, &unknown.2),
+        });
+        Ok(())
+    }
+
+    #[pyo3(signature = (host, port, application, *, http2, tls, bounds))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn listen(
+        &self,
+        py: Python<'_>,
+        host: IpAddr,
+        port: u16,
+        application: PathBuf,
+        http2: bool,
+        tls: Option<&PyTls>,
+        bounds: &PyListenBounds,
+    ) -> PyResult<()> {
+        let tls = tls
+            .map(|tls| server_config(&tls.files, http2))
+            .transpose()
+            .map_err(|error| errors::tls_error(py, &error))?;
+        let address = (host, port).into();
+        Ok(self
+            .inner
+            .listen(address, application, http2, tls, bounds.inner.clone())?)
+    }
+
+    #[pyo3(signature = (endpoint, headers, body, request_id, *, tag=None))]
+    fn submit(
+        &self,
+        endpoint: &str,
+        headers: PyHeaders,
+        body: PyBackedBytes,
+        request_id: &str,
+        tag: Option<u64>,
+    ) -> PyResult<PyExchange> {
+        let endpoint = Endpoint::named(endpoint)
+            .ok_or_else(|| PyValueError::new_err(format!("no endpoint is called '{endpoint}'")))?;
+        let submitted = self.inner.submit(Submission {
+            endpoint,
+            headers: header_list(headers),
+            body: Bytes::from_owner(body),
+            request_id: request_id.into(),
+            tag,
+        });
+        let readiness = Readiness::new(submitted.ticket, &self.ready);
+        submitted
+            .reply
+            .register(&mut Context::from_waker(&readiness.rearm()));
+        Ok(PyExchange {
+            ticket: submitted.ticket,
+            reply: Mutex::new(submitted.reply),
+            readiness,
+        })
+    }
+
+    fn fileno(&self) -> PyResult<RawFd> {
+        Ok(self.ready.descriptor()?)
+    }
+
+    fn ready(&self) -> Vec<u64> {
+        self.ready.take()
+    }
+
+    fn drain(&self) {
+        self.inner.drain();
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+
+    #[getter]
+    fn active(&self) -> usize {
+        self.inner.active()
+    }
+
+    #[getter]
+    fn connections(&self) -> usize {
+        self.inner.connections()
+    }
+}

@@ -1,0 +1,99 @@
+//! Accepting clients, each engine on a socket of its own.
+
+use std::io;
+use std::net::TcpListener as Listener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sluicegate_relay::Engine;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::connection;
+use crate::front::{Listening, State};
+
+/// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail again.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// Accept until the gateway drains.
+pub(crate) async fn accept(
+    socket: Listener,
+    engine: Engine,
+    state: Arc<State>,
+    listening: Arc<Listening>,
+) {
+    let listener = match TcpListener::from_std(socket) {
+        Ok(listener) => listener,
+        Err(error) => {
+            let event = crate::decisions::Event::Died(format!("a socket cannot be used: {error}"));
+            return state.decisions.push(event);
+        }
+    };
+    let _accepting = Accepting(Arc::clone(&state));
+    loop {
+        let accepted = tokio::select! {
+            accepted = next(&listener, &listening) => accepted,
+            () = state.draining.cancelled() => return,
+        };
+        let (stream, room) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one(&error) => continue,
+            Err(_) => {
+                tokio::time::sleep(AFTER_FAILURE).await;
+                continue;
+            }
+        };
+        // Streams of tokens are small writes that must not wait for each other.
+        let _ = stream.set_nodelay(true);
+        let (on, state, listening) = (engine.clone(), Arc::clone(&state), Arc::clone(&listening));
+        engine.spawn(async move {
+            state.connections.fetch_add(1, Ordering::Relaxed);
+            let counted = Counted(Arc::clone(&state));
+            connection::serve(stream, on, state, listening).await;
+            drop((counted, room));
+        });
+    }
+}
+
+/// Tells where this ends by a panic: an engine that accepts nobody serves no more than one whose thread has ended.
+struct Accepting(Arc<State>);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "an engine accepts nobody any more".to_owned();
+            self.0
+                .decisions
+                .push(crate::decisions::Event::Died(message));
+        }
+    }
+}
+
+struct Counted(Arc<State>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection, once there is room for it. Until then it waits in the system's queue.
+async fn next(
+    listener: &TcpListener,
+    listening: &Listening,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let room = Arc::clone(&listening.room);
+    let room = room.acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, room))
+}
+
+/// Whether only the connection that was to be accepted is at fault.
+fn is_of_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}

@@ -1,0 +1,201 @@
+//! A request that goes to an upstream: read, decided, and made an exchange.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluicegate_core::error::Error;
+use sluicegate_core::limits::Limits;
+use sluicegate_core::request::Request;
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_relay::offload::{LARGE, offload};
+use sluicegate_relay::{Asked, ErrorReply, Exchange, HeaderList, ResponsesAsked, Sink};
+use tokio::sync::oneshot;
+
+use crate::decisions::{Arrived, Decision, Event, Forward};
+use crate::endpoint::Endpoint;
+use crate::front::Settings;
+use crate::refusal::Refusal;
+use crate::report::Report;
+
+/// A client's request, read once.
+#[derive(Debug, Clone)]
+pub enum AskedRequest {
+    /// To any endpoint but Responses.
+    Plain(Request),
+    /// For a response.
+    Responses(Arc<ResponsesRequest>),
+}
+
+impl AskedRequest {
+    /// Read `body` as what `endpoint` takes.
+    ///
+    /// # Errors
+    /// As [`Request::parse`] and [`ResponsesRequest::parse`] give them.
+    pub fn parse(endpoint: Endpoint, body: Bytes, limits: &Limits) -> Result<Self, Error> {
+        Ok(match endpoint {
+            Endpoint::Responses => {
+                Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?))
+            }
+            _ => Self::Plain(Request::parse(body, limits)?),
+        })
+    }
+
+    /// What all requests have in common.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        match self {
+            Self::Plain(request) => request,
+            Self::Responses(request) => request.request(),
+        }
+    }
+
+    /// It asks for a response in the background.
+    pub(crate) fn background(&self) -> bool {
+        matches!(self, Self::Responses(request) if request.background())
+    }
+}
+
+/// [`AskedRequest::parse`], away from the engine where the body is large.
+pub(crate) async fn parse(
+    endpoint: Endpoint,
+    body: Bytes,
+    limits: Limits,
+) -> Result<Result<AskedRequest, Error>, Refusal> {
+    let large = body.len() > LARGE;
+    offload(large, move || AskedRequest::parse(endpoint, body, &limits))
+        .await
+        .ok_or(Refusal::Stopping)
+}
+
+/// A request, all that is needed to forward it.
+pub(crate) struct Arrival {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) headers: HeaderList,
+    pub(crate) size: usize,
+    pub(crate) request: Result<AskedRequest, Error>,
+    pub(crate) report: Report,
+}
+
+/// What has been decided.
+pub(crate) enum Arranged {
+    /// Answer with this; it is reported.
+    Refused(ErrorReply),
+    /// Run this, into a sink.
+    Forward(Box<Forwarding>),
+}
+
+/// An exchange that lacks its sink.
+pub(crate) struct Forwarding {
+    endpoint: Endpoint,
+    asked: Asked,
+    forward: Box<Forward>,
+    report: Report,
+}
+
+impl Arrival {
+    /// Have it decided.
+    pub(crate) async fn arrange(mut self) -> Arranged {
+        let (answer, answered) = oneshot::channel();
+        let request = self.request.as_ref().ok();
+        self.report.model = request.and_then(|request| request.request().model().map(Into::into));
+        let decisions = Arc::clone(self.report.decisions());
+        let arrived = Event::Arrived(Arrived {
+            about: Arc::clone(&self.report.about),
+            size: self.size,
+            request: self.request.clone(),
+            answer,
+        });
+        decisions.push_with_others(arrived).await;
+        let refusal = match tokio::time::timeout(decisions.patience(), answered).await {
+            Ok(Ok(Decision::Forward(forward))) => return self.forward(forward),
+            Ok(Ok(Decision::Reply(reply))) => {
+                self.report.refused(reply.status, None, reply.body.len());
+                return Arranged::Refused(reply);
+            }
+            Ok(Err(_)) => Refusal::Internal,
+            Err(_) => Refusal::Undecided,
+        };
+        Arranged::Refused(refuse(self.report, refusal))
+    }
+
+    fn forward(self, forward: Box<Forward>) -> Arranged {
+        let Self {
+            endpoint,
+            headers,
+            request,
+            mut report,
+            ..
+        } = self;
+        let Ok(request) = request else {
+            return Arranged::Refused(refuse(report, Refusal::Internal));
+        };
+        if forward.keep.is_some() {
+            report.request = Some(request.clone());
+        }
+        let request = match &forward.request {
+            Some(replaced) => AskedRequest::Responses(Arc::clone(replaced)),
+            None => request,
+        };
+        let asked = match request {
+            AskedRequest::Plain(request) => Asked {
+                request,
+                responses: None,
+                path: endpoint.path().into(),
+                headers,
+            },
+            AskedRequest::Responses(responses) => Asked {
+                request: responses.request().clone(),
+                responses: Some(ResponsesAsked {
+                    request: responses,
+                    response_id: forward.response_id.clone().unwrap_or_default(),
+                }),
+                path: endpoint.path().into(),
+                headers,
+            },
+        };
+        Arranged::Forward(Box::new(Forwarding {
+            endpoint,
+            asked,
+            forward,
+            report,
+        }))
+    }
+}
+
+impl Forwarding {
+    /// The exchange, with `sink` as the place of its frames.
+    pub(crate) fn into_exchange(self, mut sink: Sink, settings: &Settings) -> Exchange {
+        if let Some(bound) = self.forward.keep {
+            sink.keep(bound);
+        }
+        let limits = &settings.limits;
+        Exchange {
+            asked: self.asked,
+            api: self.endpoint.api(),
+            request_id: self.report.about.request_id.clone(),
+            attempt: self.forward.attempt,
+            limits: Limits {
+                max_event: limits.max_event,
+                max_document: limits.max_reply,
+                ..Limits::default()
+            },
+            keepalive: limits.keepalive,
+            client_stall: limits.client_stall,
+            drain: limits.drain,
+            started: self.report.started,
+            sink,
+            director: Box::new(self.report),
+        }
+    }
+}
+
+/// Report a refusal of our own, and say it.
+pub(crate) fn refuse(report: Report, refusal: Refusal) -> ErrorReply {
+    let reply = refusal.reply();
+    if refusal == Refusal::Incomplete {
+        // Whoever ended its sending in the middle has left, as a rule, and is recorded so.
+        return reply;
+    }
+    report.refused(reply.status, Some(refusal.code()), reply.body.len());
+    reply
+}

@@ -1,0 +1,135 @@
+//! A reply that is carried by the connection that it goes to: whoever polls the reply polls the exchange that makes it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use sluicegate_relay::{Aborted, Engine, Exchange, Head, Reply, Sink, Taken, inline_reply, reply};
+
+use crate::arrival::Forwarding;
+use crate::clock::Clock;
+use crate::front::Settings;
+use crate::stream::Watch;
+
+type Running = Pin<Box<dyn Future<Output = Option<Sink>> + Send>>;
+
+/// The client's end of a reply, and the exchange behind it.
+///
+/// Over HTTP/1.1 one task does both: an upstream's bytes wake the client's connection, and no other task is in between. Over HTTP/2 the
+/// exchange is a task of its own, because a stream without room is not polled, and its deadlines must run on.
+pub(crate) struct Carried {
+    reply: Reply,
+    running: Option<Running>,
+    engine: Engine,
+    clock: Arc<Clock>,
+    watch: Option<Watch>,
+}
+
+impl Carried {
+    pub(crate) fn start(
+        forwarding: Forwarding,
+        settings: &Settings,
+        engine: &Engine,
+        clock: &Arc<Clock>,
+        alone: bool,
+    ) -> Self {
+        let (sink, reply) = if alone {
+            inline_reply()
+        } else {
+            reply(settings.limits.client_buffer)
+        };
+        let exchange = forwarding.into_exchange(sink, settings);
+        let mut carried = Self {
+            reply,
+            running: None,
+            engine: engine.clone(),
+            clock: Arc::clone(clock),
+            watch: Watch::of_task(),
+        };
+        if alone {
+            carried.running = Some(Box::pin(exchange.run(engine)));
+        } else {
+            run(exchange, engine, settings);
+        }
+        carried
+    }
+
+    /// A reply that somebody else makes.
+    #[cfg(test)]
+    pub(crate) fn over(reply: Reply, engine: &Engine, clock: &Arc<Clock>) -> Self {
+        Self {
+            reply,
+            running: None,
+            engine: engine.clone(),
+            clock: Arc::clone(clock),
+            watch: None,
+        }
+    }
+
+    /// How the reply begins.
+    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Aborted>> {
+        self.poll(cx, Reply::take_head)
+    }
+
+    /// The next frame; `None` at the regular end.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Aborted>>> {
+        self.poll(cx, |reply| match reply.take() {
+            Taken::Frame(frame) => Some(Some(Ok(frame))),
+            Taken::Ended => Some(None),
+            Taken::Aborted => Some(Some(Err(Aborted))),
+            Taken::Nothing => None,
+        })
+    }
+
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut take: impl FnMut(&mut Reply) -> Option<T>,
+    ) -> Poll<T> {
+        if let Some(taken) = take(&mut self.reply) {
+            return Poll::Ready(taken);
+        }
+        // Taken while it is polled: one that panics is dropped there, and not polled again.
+        match self.running.take() {
+            Some(mut running) => {
+                if running.as_mut().poll(cx).is_pending() {
+                    self.running = Some(running);
+                }
+            }
+            None => self.reply.register(cx),
+        }
+        match take(&mut self.reply) {
+            Some(taken) => Poll::Ready(taken),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        let alone = self.watch.as_ref().is_some_and(Watch::has_stalled);
+        self.reply.leave(alone || self.clock.has_stalled());
+        if let Some(running) = self.running.take() {
+            // The client has left: what is to follow, reading on or the record, is no more a part of its connection.
+            self.engine.spawn(async move {
+                let _ = running.await;
+            });
+        }
+    }
+}
+
+/// Run an exchange as a task of its own, until the last frame is taken.
+pub(crate) fn run(exchange: Exchange, engine: &Engine, settings: &Settings) {
+    let stall = settings.limits.client_stall;
+    let running = exchange.run(engine);
+    engine.spawn(async move {
+        if let Some(sink) = running.await {
+            sink.flushed(stall).await;
+        }
+    });
+}

@@ -1,0 +1,259 @@
+//! What bounds one client's connection in time: an idle one, one that sends its head too slowly, one that takes nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// From a request's first byte to the end of its head.
+    pub(crate) head: Duration,
+    /// Between two requests.
+    pub(crate) idle: Duration,
+    /// While there is something to take, and the client takes nothing.
+    pub(crate) stall: Option<Duration>,
+}
+
+struct State {
+    /// Requests that have come, and whose replies are not all written.
+    underway: usize,
+    idle_since: Instant,
+    /// A head has begun to come.
+    head_since: Option<Instant>,
+    /// The client speaks HTTP/2, whose frames need not be parts of a head.
+    http2: bool,
+    /// The client has been told that the connection ends.
+    ending_since: Option<Instant>,
+    /// The socket takes nothing.
+    blocked_since: Option<Instant>,
+    stalled: bool,
+}
+
+/// The state of one connection, as far as its bounds go. Its socket, its requests and its driver tell it; all run in turn.
+pub(crate) struct Clock {
+    times: Times,
+    state: Mutex<State>,
+}
+
+/// What has run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expired {
+    Idle,
+    Head,
+    Stall,
+}
+
+impl Clock {
+    pub(crate) fn new(times: Times) -> Arc<Self> {
+        Arc::new(Self {
+            times,
+            state: Mutex::new(State {
+                underway: 0,
+                idle_since: Instant::now(),
+                head_since: None,
+                http2: false,
+                ending_since: None,
+                blocked_since: None,
+                stalled: false,
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes have come.
+    pub(crate) fn read(&self) {
+        let mut state = self.lock();
+        if state.underway == 0 && state.head_since.is_none() && !state.http2 {
+            state.head_since = Some(Instant::now());
+        }
+    }
+
+    /// The connection has begun as HTTP/2 does.
+    pub(crate) fn is_http2(&self) {
+        let mut state = self.lock();
+        state.http2 = true;
+        state.head_since = None;
+    }
+
+    /// The client is told that the connection ends: it has the time of a head to take that in.
+    pub(crate) fn ending(&self) {
+        self.lock().ending_since = Some(Instant::now());
+    }
+
+    /// Whether the socket took what was written to it.
+    pub(crate) fn wrote(&self, taken: bool) {
+        let mut state = self.lock();
+        if taken {
+            state.blocked_since = None;
+        } else {
+            state.blocked_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// A request has come.
+    pub(crate) fn begin(self: &Arc<Self>) -> Underway {
+        let mut state = self.lock();
+        state.underway += 1;
+        state.head_since = None;
+        drop(state);
+        Underway(Arc::clone(self))
+    }
+
+    /// The client was cut since it took nothing.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.lock().stalled
+    }
+
+    /// When something runs out, as things are now, and what.
+    pub(crate) fn next(&self) -> Option<(Instant, Expired)> {
+        let state = self.lock();
+        let waiting = match (state.underway, state.head_since.or(state.ending_since)) {
+            (0, Some(since)) => Some((since.checked_add(self.times.head), Expired::Head)),
+            (0, None) => Some((state.idle_since.checked_add(self.times.idle), Expired::Idle)),
+            _ => None,
+        };
+        let stall = state
+            .blocked_since
+            .zip(self.times.stall)
+            .map(|(since, stall)| (since.checked_add(stall), Expired::Stall));
+        [waiting, stall]
+            .into_iter()
+            .flatten()
+            .filter_map(|(at, expired)| Some((at?, expired)))
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// Note that the client is cut since it takes nothing.
+    pub(crate) fn stall(&self) {
+        self.lock().stalled = true;
+    }
+}
+
+/// A request whose reply is not all written; it is over when this is dropped.
+pub(crate) struct Underway(Arc<Clock>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.underway -= 1;
+        if state.underway == 0 {
+            state.idle_since = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(60),
+        stall: Some(Duration::from_secs(30)),
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What runs out, and in how many seconds.
+    fn next(clock: &Clock) -> Option<(u64, Expired)> {
+        let (at, expired) = clock.next()?;
+        Some(((at - Instant::now()).as_secs(), expired))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_until_a_head_begins() {
+        let clock = Clock::new(TIMES);
+        assert_eq!(next(&clock), Some((60, Expired::Idle)));
+        tokio::time::advance(50 * SECOND).await;
+        assert_eq!(next(&clock), Some((10, Expired::Idle)));
+        clock.read();
+        assert_eq!(next(&clock), Some((10, Expired::Head)));
+        tokio::time::advance(4 * SECOND).await;
+        clock.read();
+        assert_eq!(
+            next(&clock),
+            Some((6, Expired::Head)),
+            "each byte gives no new time"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_under_way_is_bound_by_its_own_times() {
+        let clock = Clock::new(TIMES);
+        clock.read();
+        let first = clock.begin();
+        let second = clock.begin();
+        assert_eq!(next(&clock), None);
+        clock.read();
+        tokio::time::advance(1000 * SECOND).await;
+        drop(first);
+        assert_eq!(next(&clock), None);
+        drop(second);
+        assert_eq!(
+            next(&clock),
+            Some((60, Expired::Idle)),
+            "idle since the last of them"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_of_http2_are_no_head_and_keep_nothing_open() {
+        let clock = Clock::new(TIMES);
+        clock.read();
+        clock.is_http2();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        clock.read();
+        assert_eq!(next(&clock), Some((57, Expired::Idle)));
+        clock.ending();
+        assert_eq!(next(&clock), Some((10, Expired::Head)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_has_its_time_from_the_first_refusal() {
+        let clock = Clock::new(TIMES);
+        let underway = clock.begin();
+        clock.wrote(false);
+        tokio::time::advance(20 * SECOND).await;
+        clock.wrote(false);
+        assert_eq!(next(&clock), Some((10, Expired::Stall)));
+        clock.wrote(true);
+        assert_eq!(next(&clock), None);
+        clock.wrote(false);
+        assert_eq!(next(&clock), Some((30, Expired::Stall)));
+        drop(underway);
+        tokio::time::advance(25 * SECOND).await;
+        assert_eq!(
+            next(&clock),
+            Some((5, Expired::Stall)),
+            "whichever is first"
+        );
+        assert!(!clock.has_stalled());
+        clock.stall();
+        assert!(clock.has_stalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_past_the_clocks_end_never_come() {
+        let clock = Clock::new(Times {
+            head: Duration::MAX,
+            idle: Duration::MAX,
+            stall: Some(Duration::MAX),
+        });
+        clock.wrote(false);
+        assert_eq!(next(&clock), None);
+        clock.read();
+        assert_eq!(next(&clock), None);
+        let clock = Clock::new(Times {
+            stall: None,
+            ..TIMES
+        });
+        let _underway = clock.begin();
+        clock.wrote(false);
+        assert_eq!(next(&clock), None);
+    }
+}

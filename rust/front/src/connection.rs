@@ -1,0 +1,122 @@
+//! One client's connection: HTTP by hyper, driven here, within its bounds.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use sluicegate_relay::Engine;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::clock::{Clock, Expired};
+use crate::front::{Listening, State};
+use crate::service::Service;
+use crate::socket::Socket;
+use crate::stream::Streams;
+
+/// hyper takes no request head larger than its buffer, and writes no more than that before it writes to the socket.
+const BUFFER_PART: usize = 4;
+
+/// A client whose connection is silent for this long is asked whether it is there (HTTP/2).
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Serve one client until it, or the gateway, ends the connection.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    engine: Engine,
+    state: Arc<State>,
+    listening: Arc<Listening>,
+) {
+    let clock = Clock::new(listening.times);
+    let (socket, http2) = match &listening.tls {
+        None => (Socket::plain(stream, &clock), listening.http2),
+        Some(config) => {
+            let accepting = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+            let Ok(Ok(stream)) = timeout(listening.bounds.head_time, accepting).await else {
+                return;
+            };
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            (Socket::tls(stream, &clock), http2)
+        }
+    };
+    let builder = builder(&state, &listening, http2);
+    let draining = state.draining.clone();
+    let service = Service::new(state, listening, engine, Arc::clone(&clock));
+    let connection = builder.serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(connection);
+    let mut draining = pin!(draining.cancelled_owned());
+    let mut ending = false;
+    let mut timer = pin!(sleep_until(Instant::now()));
+    poll_fn(|cx| {
+        if !ending && draining.as_mut().poll(cx).is_ready() {
+            ending = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        loop {
+            if connection.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            // What runs out is asked for after each poll, since that is what changes it.
+            let expired = loop {
+                let Some((at, expired)) = clock.next() else {
+                    return Poll::Pending;
+                };
+                if timer.is_elapsed() && at <= Instant::now() {
+                    break expired;
+                }
+                // It may be early: then it is asked again.
+                if timer.is_elapsed() || at < timer.deadline() {
+                    timer.as_mut().reset(at);
+                }
+                ready!(timer.as_mut().poll(cx));
+            };
+            if expired != Expired::Idle || ending {
+                if expired == Expired::Stall {
+                    clock.stall();
+                }
+                return Poll::Ready(());
+            }
+            ending = true;
+            clock.ending();
+            // A request that is on its way over HTTP/2 learns from the GOAWAY that nobody has looked at it.
+            connection.as_mut().graceful_shutdown();
+        }
+    })
+    .await;
+}
+
+fn builder(state: &State, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
+    let bounds = &listening.bounds;
+    let buffer = (state.settings.limits.client_buffer / BUFFER_PART).max(bounds.head_bytes);
+    let mut builder = auto::Builder::new(Streams {
+        stall: bounds.stall,
+    });
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // The clock bounds the head, too, and tells an idle connection from a slow one.
+        .header_read_timeout(None)
+        .max_headers(bounds.headers)
+        .max_buf_size(buffer);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.http2_streams)
+        .max_pending_accept_reset_streams(bounds.http2_resets)
+        .max_local_error_reset_streams(bounds.http2_resets)
+        .max_header_list_size(u32::try_from(bounds.head_bytes).unwrap_or(u32::MAX))
+        .max_send_buf_size(buffer)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_PATIENCE);
+    match (http2, &listening.tls) {
+        (false, _) => builder.http1_only(),
+        (true, Some(_)) => builder.http2_only(),
+        (true, None) => builder,
+    }
+}

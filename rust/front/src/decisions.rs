@@ -1,0 +1,315 @@
+//! The queue between the engine threads and the one thread that decides.
+//!
+//! An engine pushes events and goes on with its other streams; whoever decides takes all that are there and answers each, now or later.
+//! Waking another thread costs more than a decision does, so it is done for many events at once: what arrives in one turn of an engine is
+//! told together, and the end of a request, which nobody waits for, with whatever comes next.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sluicegate_core::cost::Members;
+use sluicegate_core::error::Error;
+use sluicegate_core::pipeline::Pricer;
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::usage::Usage;
+use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome};
+use tokio::sync::oneshot;
+
+use crate::arrival::AskedRequest;
+use crate::callers::Digest;
+use crate::endpoint::Endpoint;
+use crate::notice::Notice;
+
+/// What is to be decided, or to be known.
+pub enum Event {
+    /// A request has come, whole.
+    Arrived(Arrived),
+    /// An attempt failed with nothing sent to the client.
+    Failed(Failed),
+    /// A usage object is to be priced by a policy of the user's own.
+    Price(PriceAsked),
+    /// A request is over. The last event of its ticket, and the only one that each ticket has.
+    Ended(Box<Ended>),
+    /// An engine thread ended although nobody told it to.
+    Died(String),
+}
+
+/// What is known of a request before anything of it is decided.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Its number in this process.
+    pub ticket: u64,
+    /// What [`Submission`](crate::Submission) said.
+    pub tag: Option<u64>,
+    /// Where it came to; `None`: at none of the endpoints that are forwarded.
+    pub endpoint: Option<Endpoint>,
+    /// Passed on, and given back to the client.
+    pub request_id: Box<str>,
+    /// SHA-256 of the key that it presented.
+    pub key: Option<Digest>,
+}
+
+/// A request that has come, whole.
+pub struct Arrived {
+    /// What is known of it.
+    pub about: Arc<About>,
+    /// Bytes of its body.
+    pub size: usize,
+    /// The request, or why it cannot be read.
+    pub request: Result<AskedRequest, Error>,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Decision>,
+}
+
+/// What becomes of a request that has come.
+pub enum Decision {
+    /// It goes to an upstream.
+    Forward(Box<Forward>),
+    /// It is answered.
+    Reply(ErrorReply),
+}
+
+/// How a request goes to an upstream.
+pub struct Forward {
+    /// The first attempt.
+    pub attempt: Attempt,
+    /// In place of the client's request.
+    pub request: Option<Arc<ResponsesRequest>>,
+    /// The id of a response that the gateway makes itself.
+    pub response_id: Option<Box<str>>,
+    /// The bytes of the reply that are wanted at its end.
+    pub keep: Option<usize>,
+}
+
+/// An attempt failed with nothing sent to the client.
+pub struct Failed {
+    /// The request's number.
+    pub ticket: u64,
+    /// Why.
+    pub fault: Fault,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Next>,
+}
+
+/// A usage object is to be priced.
+pub struct PriceAsked {
+    /// The request's number.
+    pub ticket: u64,
+    /// What was used.
+    pub usage: Usage,
+    /// Where the members for the usage object go.
+    pub answer: mpsc::SyncSender<Option<Members>>,
+}
+
+/// A request is over.
+pub struct Ended {
+    /// What was known of it.
+    pub about: Arc<About>,
+    /// The model that the client named, where its request was read.
+    pub model: Option<Box<str>>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The reply's body, where it was to be kept and all of it was.
+    pub kept: Option<Bytes>,
+    /// The client's request, where the reply was to be kept.
+    pub request: Option<AskedRequest>,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: Vec<Event>,
+    /// Somebody waits for the condition variable.
+    waiting: bool,
+    woken: bool,
+    /// Whoever decides has been told of all that is there.
+    told: bool,
+    /// It will be, in a moment.
+    promised: bool,
+}
+
+/// How long the end of a request may go untold.
+const LATER: Duration = Duration::from_millis(5);
+
+/// The queue.
+pub struct Decisions {
+    queue: Mutex<Queue>,
+    signal: Condvar,
+    notice: Notice,
+    tickets: AtomicU64,
+    patience: Duration,
+}
+
+impl Decisions {
+    /// `patience`: how long a decision is waited for.
+    #[must_use]
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            queue: Mutex::default(),
+            signal: Condvar::new(),
+            notice: Notice::default(),
+            tickets: AtomicU64::new(0),
+            patience,
+        }
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add an event, and tell of it now. Never blocks.
+    pub fn push(&self, event: Event) {
+        let mut queue = self.lock();
+        queue.events.push(event);
+        queue.told = false;
+        self.tell_of(queue);
+    }
+
+    /// Add an event, and tell of it once the tasks that are ready on this engine have had their turn: they may have events of their own.
+    pub(crate) async fn push_with_others(&self, event: Event) {
+        self.add(event);
+        tokio::task::yield_now().await;
+        self.tell_of(self.lock());
+    }
+
+    /// Add an event that nobody waits for: it is told of with the next one, or in a moment.
+    pub(crate) fn push_for_later(self: &Arc<Self>, event: Event) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return self.push(event);
+        };
+        let mut queue = self.lock();
+        queue.events.push(event);
+        queue.told = false;
+        if std::mem::replace(&mut queue.promised, true) {
+            return;
+        }
+        drop(queue);
+        let promised = Promise(Arc::clone(self));
+        runtime.spawn(async move {
+            tokio::time::sleep(LATER).await;
+            drop(promised);
+        });
+    }
+
+    fn add(&self, event: Event) {
+        let mut queue = self.lock();
+        queue.events.push(event);
+        queue.told = false;
+    }
+
+    /// Let [`wait`](Self::wait) return.
+    pub fn wake(&self) {
+        let mut queue = self.lock();
+        queue.woken = true;
+        queue.told = false;
+        self.tell_of(queue);
+    }
+
+    fn tell_of(&self, mut queue: MutexGuard<'_, Queue>) {
+        if std::mem::replace(&mut queue.told, true) {
+            return;
+        }
+        let waiting = queue.waiting;
+        drop(queue);
+        if waiting {
+            self.signal.notify_one();
+        }
+        self.notice.tell();
+    }
+
+    /// All events that are there, in their order; waits for the first one, or for [`wake`](Self::wake), at most `time`.
+    pub fn wait(&self, time: Duration) -> Vec<Event> {
+        let until = Instant::now().checked_add(time);
+        let mut queue = self.lock();
+        while queue.events.is_empty() && !queue.woken {
+            let left = match until {
+                Some(until) => until.saturating_duration_since(Instant::now()),
+                None => time,
+            };
+            if left.is_zero() {
+                break;
+            }
+            queue.waiting = true;
+            (queue, _) = self
+                .signal
+                .wait_timeout(queue, left)
+                .unwrap_or_else(PoisonError::into_inner);
+            queue.waiting = false;
+        }
+        queue.woken = false;
+        queue.told = true;
+        std::mem::take(&mut queue.events)
+    }
+
+    /// All events that are there.
+    pub fn take(&self) -> Vec<Event> {
+        self.notice.clear();
+        let mut queue = self.lock();
+        queue.woken = false;
+        queue.told = true;
+        std::mem::take(&mut queue.events)
+    }
+
+    /// A descriptor that is readable while something is there, for an event loop.
+    ///
+    /// # Errors
+    /// Where the system gives none.
+    pub fn descriptor(&self) -> io::Result<RawFd> {
+        let descriptor = self.notice.descriptor()?;
+        // What came before there was a descriptor was told to nobody.
+        let queue = self.lock();
+        if queue.woken || !queue.events.is_empty() {
+            self.notice.tell();
+        }
+        Ok(descriptor)
+    }
+}
+
+/// Tells what was pushed for later, also where the runtime ends before that.
+struct Promise(Arc<Decisions>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.promised = false;
+        self.0.tell_of(queue);
+    }
+}
+
+/// Prices by asking, on a thread that may wait.
+pub(crate) struct AskedPricer {
+    pub(crate) decisions: Arc<Decisions>,
+    pub(crate) ticket: u64,
+}
+
+impl Pricer for AskedPricer {
+    fn price(&mut self, usage: &Usage) -> Option<Members> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.decisions.push(Event::Price(PriceAsked {
+            ticket: self.ticket,
+            usage: usage.clone(),
+            answer,
+        }));
+        answered
+            .recv_timeout(self.decisions.patience())
+            .ok()
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests;

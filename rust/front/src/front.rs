@@ -1,0 +1,319 @@
+//! The front as a whole: its threads, its listeners, and what all connections share.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustls::ServerConfig;
+use sluicegate_relay::{DrainLimits, Engines, HeaderList, Reply, reply};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::accept;
+use crate::arrival::{self, Arranged, Arrival};
+use crate::callers::{Callers, digest_of};
+use crate::carried;
+use crate::clock::Times;
+use crate::decisions::{About, Decisions, Event};
+use crate::endpoint::Endpoint;
+use crate::refusal::Refusal;
+use crate::report::{InFlight, Report};
+
+/// Bounds of requests and replies.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Bytes of one event in an upstream's stream.
+    pub max_event: usize,
+    /// Bytes of one JSON reply that is held whole.
+    pub max_reply: usize,
+    /// Bytes held for one slow client.
+    pub client_buffer: usize,
+    /// A comment to a streaming client after this long a silence.
+    pub keepalive: Option<Duration>,
+    /// A client that takes nothing for so long is cut.
+    pub client_stall: Option<Duration>,
+    /// How far replies are read on whose clients have left.
+    pub drain: DrainLimits,
+    /// Requests under way.
+    pub max_requests: usize,
+}
+
+/// Bounds of clients' connections.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Bytes of a request's line and headers.
+    pub head_bytes: usize,
+    /// Bytes of a request's URL.
+    pub url_bytes: usize,
+    /// Number of headers.
+    pub headers: usize,
+    /// For a request's head, and a TLS handshake.
+    pub head_time: Duration,
+    /// Between two parts of a body.
+    pub body_pause: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+    /// While a client takes nothing.
+    pub stall: Option<Duration>,
+    /// Connections of all threads together.
+    pub connections: usize,
+    /// Streams of one HTTP/2 connection.
+    pub http2_streams: u32,
+    /// Streams of one HTTP/2 connection that were reset and are not forgotten yet.
+    pub http2_resets: usize,
+}
+
+pub(crate) struct Settings {
+    pub(crate) limits: Limits,
+}
+
+/// What all connections share.
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) decisions: Arc<Decisions>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) draining: CancellationToken,
+    callers: RwLock<Arc<Callers>>,
+}
+
+impl State {
+    pub(crate) fn callers(&self) -> Arc<Callers> {
+        let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&callers)
+    }
+}
+
+/// What the listeners add to it.
+pub(crate) struct Listening {
+    pub(crate) bounds: Bounds,
+    pub(crate) times: Times,
+    pub(crate) http2: bool,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// The Unix socket of the application.
+    pub(crate) application: PathBuf,
+    /// Room for connections.
+    pub(crate) room: Arc<Semaphore>,
+    /// The requests that the application has. One HTTP/2 connection can make many, and each takes descriptors.
+    pub(crate) passed: InFlight,
+}
+
+/// A request without a connection: from another server, or from the gateway itself.
+pub struct Submission {
+    /// Where it goes.
+    pub endpoint: Endpoint,
+    /// Its headers.
+    pub headers: HeaderList,
+    /// Its body.
+    pub body: Bytes,
+    /// Its id.
+    pub request_id: Box<str>,
+    /// Given back with its events. A request with one presents no key.
+    pub tag: Option<u64>,
+}
+
+/// A [`Submission`] on its way.
+pub struct Submitted {
+    /// Its number.
+    pub ticket: u64,
+    /// Its reply. Dropping it is leaving.
+    pub reply: Reply,
+}
+
+/// The engine threads, and all that they serve.
+pub struct Front {
+    engines: Engines,
+    state: Arc<State>,
+}
+
+impl Front {
+    /// Start `threads` engines. Nobody may call until [`set_callers`](Self::set_callers) says who.
+    ///
+    /// # Errors
+    /// Where the system gives no thread or no event queue.
+    pub fn start(threads: usize, limits: Limits, decisions: Arc<Decisions>) -> io::Result<Self> {
+        let events = Arc::clone(&decisions);
+        let engines = Engines::start(threads, move |message| events.push(Event::Died(message)))?;
+        let state = State {
+            settings: Settings { limits },
+            decisions,
+            in_flight: InFlight::default(),
+            connections: AtomicUsize::new(0),
+            draining: CancellationToken::new(),
+            callers: RwLock::new(Arc::new(Callers::nobody())),
+        };
+        Ok(Self {
+            engines,
+            state: Arc::new(state),
+        })
+    }
+
+    /// Who may call from now on.
+    pub fn set_callers(&self, callers: Callers) {
+        let mut current = self
+            .state
+            .callers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(callers);
+    }
+
+    /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads connections. All that is
+    /// not forwarded goes to the Unix socket `application`.
+    ///
+    /// # Errors
+    /// Where the address cannot be had.
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        application: PathBuf,
+        http2: bool,
+        tls: Option<Arc<ServerConfig>>,
+        bounds: Bounds,
+    ) -> io::Result<()> {
+        let listening = Arc::new(Listening {
+            times: Times {
+                head: bounds.head_time,
+                idle: bounds.idle,
+                stall: bounds.stall,
+            },
+            room: Arc::new(Semaphore::new(
+                bounds.connections.min(Semaphore::MAX_PERMITS),
+            )),
+            passed: InFlight::default(),
+            bounds,
+            http2,
+            tls,
+            application,
+        });
+        // All of them, before the first accepts.
+        let sockets = self.engines.all().iter().map(|_| listener(address));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        for (engine, socket) in self.engines.all().iter().zip(sockets) {
+            let (state, listening) = (Arc::clone(&self.state), Arc::clone(&listening));
+            engine.spawn(accept::accept(socket, engine.clone(), state, listening));
+        }
+        Ok(())
+    }
+
+    /// Send a request on its way that has no connection of ours.
+    pub fn submit(&self, submission: Submission) -> Submitted {
+        let engine = self.engines.any().clone();
+        let state = Arc::clone(&self.state);
+        let (mut sink, reply) = reply(state.settings.limits.client_buffer);
+        let ticket = state.decisions.next_ticket();
+        let authorization = submission
+            .headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(b"authorization"));
+        let request_id = submission.request_id;
+        let about = About {
+            ticket,
+            tag: submission.tag,
+            endpoint: Some(submission.endpoint),
+            request_id: request_id.clone(),
+            key: authorization.and_then(|(_, value)| digest_of(value)),
+        };
+        let entered = state.in_flight.enter(state.settings.limits.max_requests);
+        let overloaded = entered.is_none();
+        let decisions = Arc::clone(&state.decisions);
+        let report = Report::new(Arc::new(about), Instant::now(), decisions, entered);
+        let on = engine.clone();
+        engine.spawn(async move {
+            let arranged = async {
+                if overloaded {
+                    return Arranged::Refused(arrival::refuse(report, Refusal::Overloaded));
+                }
+                let (endpoint, body) = (submission.endpoint, submission.body);
+                let size = body.len();
+                let limits = sluicegate_core::limits::Limits::default();
+                let request = match arrival::parse(endpoint, body, limits).await {
+                    Ok(request) => request,
+                    Err(refusal) => {
+                        return Arranged::Refused(arrival::refuse(report, refusal));
+                    }
+                };
+                let arrival = Arrival {
+                    endpoint,
+                    headers: submission.headers,
+                    size,
+                    request,
+                    report,
+                };
+                arrival.arrange().await
+            };
+            let arranged = tokio::select! {
+                arranged = arranged => arranged,
+                () = std::future::poll_fn(|cx| sink.poll_left(cx)) => return,
+            };
+            match arranged {
+                Arranged::Refused(mut reply) => {
+                    reply.headers.push((
+                        Bytes::from_static(b"x-request-id"),
+                        Bytes::copy_from_slice(request_id.as_bytes()),
+                    ));
+                    sink.start(reply.status, reply.headers);
+                    sink.push(&mut vec![reply.body]);
+                    sink.end();
+                }
+                Arranged::Forward(forwarding) => {
+                    let exchange = forwarding.into_exchange(sink, &state.settings);
+                    carried::run(exchange, &on, &state.settings);
+                }
+            }
+        });
+        Submitted { ticket, reply }
+    }
+
+    /// Accept no more; connections end after the reply under way.
+    pub fn drain(&self) {
+        self.state.draining.cancel();
+    }
+
+    /// End every exchange, and the threads. Idempotent; blocks until the threads are gone.
+    pub fn close(&self) {
+        self.state.draining.cancel();
+        self.engines.close();
+    }
+
+    /// Exchanges under way.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.engines
+            .all()
+            .first()
+            .map_or(0, |engine| engine.active())
+    }
+
+    /// Clients' connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Connections that wait for an engine to accept them.
+const BACKLOG: i32 = 4096;
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    // A gateway that is started again must not wait for the connections of the one before to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,272 @@
+//! A request's body, read within bounds.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::refusal::Refusal;
+
+/// Room that is made at once for a body that says how long it is. One that says too much costs no more than this.
+const FIRST_ROOM: usize = 1024 * 1024;
+
+/// What a client may still send of a body that is not read, so that it sees the answer and not a reset (RFC 9112, section 9.6).
+const DISCARD_BYTES: usize = 64 * 1024 * 1024;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+/// All of `body`, at most `limit` bytes, of which the next has to come within `pause` each time.
+pub(crate) async fn read_body(
+    body: &mut Incoming,
+    declared: Option<u64>,
+    limit: usize,
+    pause: Duration,
+) -> Result<Bytes, Refusal> {
+    if declared.is_some_and(|declared| declared > limit as u64) {
+        return Err(Refusal::TooLarge(limit));
+    }
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    loop {
+        let frame = match tokio::time::timeout(pause, body.frame()).await {
+            Err(_) => return Err(Refusal::Late),
+            Ok(Some(Err(error))) => return Err(broken(&error)),
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) if rest.is_empty() => return Ok(first),
+            Ok(None) => return Ok(rest.freeze()),
+        };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let size = first.len().max(rest.len()) + data.len();
+        if size > limit {
+            return Err(Refusal::TooLarge(limit));
+        }
+        if first.is_empty() && rest.is_empty() {
+            if declared == Some(data.len() as u64) {
+                return Ok(data);
+            }
+            first = data;
+            continue;
+        }
+        if rest.is_empty() {
+            let declared = declared.map_or(0, |n| usize::try_from(n).unwrap_or(FIRST_ROOM));
+            rest.reserve(declared.clamp(size, FIRST_ROOM.max(size)));
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&data);
+        if declared == Some(rest.len() as u64) {
+            return Ok(rest.freeze());
+        }
+    }
+}
+
+/// Why a body cannot be read on: its client sends no more, or not how it should.
+pub(crate) fn broken(error: &hyper::Error) -> Refusal {
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
+    let ended = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof);
+    if ended || error.is_incomplete_message() {
+        Refusal::Incomplete
+    } else {
+        Refusal::Malformed
+    }
+}
+
+/// Read on and drop what the client sends, within bounds.
+pub(crate) async fn discard(mut body: Incoming) {
+    let reading = async {
+        let mut size = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            size += frame.data_ref().map_or(0, Bytes::len);
+            if size > DISCARD_BYTES {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use http_body_util::Empty;
+    use hyper::service::service_fn;
+    use hyper::{Request, Response};
+    use hyper_util::rt::TokioIo;
+    use proptest::prelude::*;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    const LIMIT: usize = 100;
+    const PAUSE: Duration = Duration::from_secs(10);
+
+    /// What is read of a request with this `head` whose body comes in `parts`, each `between` after the one before.
+    /// `ends`: the client closes its side then.
+    fn read(head: &str, parts: &[&[u8]], between: Duration, ends: bool) -> Result<Bytes, Refusal> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let (tell, told) = channel();
+        let tell = Mutex::new(tell);
+        runtime.block_on(async {
+            let (mut client, server) = tokio::io::duplex(1024 * 1024);
+            let service = service_fn(|request: Request<Incoming>| {
+                let tell = tell.lock().unwrap().clone();
+                async move {
+                    let mut body = request.into_body();
+                    let declared = hyper::body::Body::size_hint(&body).exact();
+                    let read = read_body(&mut body, declared, LIMIT, PAUSE).await;
+                    tell.send(read).unwrap();
+                    Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                }
+            });
+            let sending = async {
+                let head = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{head}\r\n");
+                let _ = client.write_all(head.as_bytes()).await;
+                for part in parts {
+                    tokio::time::sleep(between).await;
+                    let _ = client.write_all(part).await;
+                }
+                if ends {
+                    drop(client);
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let serving = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(server), service);
+            tokio::select! {
+                _ = serving => {}
+                () = async { sending.await; std::future::pending().await } => {}
+            }
+        });
+        told.try_recv().expect("no request was read")
+    }
+
+    const MOMENT: Duration = Duration::from_millis(10);
+
+    fn length(declared: usize) -> String {
+        format!("content-length: {declared}\r\n")
+    }
+
+    #[test]
+    fn a_body_may_be_as_large_as_the_limit() {
+        for size in [0, 1, LIMIT] {
+            let text = vec![b'x'; size];
+            let (first, second) = text.split_at(size / 2);
+            assert_eq!(read(&length(size), &[&text], MOMENT, false).unwrap(), text);
+            assert_eq!(
+                read(&length(size), &[first, second], MOMENT, false).unwrap(),
+                text
+            );
+        }
+    }
+
+    #[test]
+    fn a_length_above_the_limit_is_refused_unread() {
+        assert_eq!(
+            read(&length(LIMIT + 1), &[], MOMENT, false),
+            Err(Refusal::TooLarge(LIMIT))
+        );
+        let most = format!("content-length: {}\r\n", u64::MAX / 2);
+        assert_eq!(
+            read(&most, &[], MOMENT, false),
+            Err(Refusal::TooLarge(LIMIT))
+        );
+    }
+
+    #[test]
+    fn a_body_without_a_length_is_refused_as_it_grows() {
+        let chunk = format!("{:x}\r\n{}\r\n", 60, "x".repeat(60));
+        let chunk = chunk.as_bytes();
+        let chunked = "transfer-encoding: chunked\r\n";
+        assert_eq!(
+            read(chunked, &[chunk, chunk], MOMENT, false),
+            Err(Refusal::TooLarge(LIMIT))
+        );
+        assert_eq!(
+            read(chunked, &[chunk, b"0\r\n\r\n"], MOMENT, false)
+                .unwrap()
+                .len(),
+            60
+        );
+    }
+
+    #[test]
+    fn each_part_has_its_time() {
+        let half = vec![b'x'; 10];
+        let slow = PAUSE - Duration::from_secs(1);
+        assert_eq!(
+            read(&length(30), &[&half, &half, &half], slow, false)
+                .unwrap()
+                .len(),
+            30
+        );
+        let late = PAUSE + Duration::from_secs(1);
+        assert_eq!(
+            read(&length(20), &[&half, &half], late, false),
+            Err(Refusal::Late)
+        );
+        assert_eq!(
+            read(&length(20), &[&half], MOMENT, false),
+            Err(Refusal::Late)
+        );
+    }
+
+    #[test]
+    fn a_body_that_ends_too_soon_or_is_garbled_is_malformed() {
+        assert_eq!(
+            read(&length(20), &[b"x"], MOMENT, true),
+            Err(Refusal::Malformed)
+        );
+        let chunked = "transfer-encoding: chunked\r\n";
+        assert_eq!(
+            read(chunked, &[b"zz\r\n"], MOMENT, false),
+            Err(Refusal::Malformed)
+        );
+        assert_eq!(
+            read(chunked, &[b"5\r\nhello\r\n"], MOMENT, true),
+            Err(Refusal::Malformed)
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_parts_give_the_whole(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
+            chunked: bool,
+        ) {
+            let whole = parts.concat();
+            let (head, mut sent) = if chunked {
+                let chunk = |part: &Vec<u8>| {
+                    [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat()
+                };
+                ("transfer-encoding: chunked\r\n".to_owned(), parts.iter().map(chunk).collect())
+            } else {
+                (length(whole.len()), parts.clone())
+            };
+            if chunked {
+                sent.push(b"0\r\n\r\n".to_vec());
+            }
+            let sent = sent.iter().map(Vec::as_slice).collect::<Vec<_>>();
+            let read = read(&head, &sent, MOMENT, false);
+            if whole.len() <= LIMIT {
+                prop_assert_eq!(read.unwrap(), whole);
+            } else {
+                prop_assert_eq!(read, Err(Refusal::TooLarge(LIMIT)));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Errors that are answered without asking anybody, in the form of OpenAI's API.
+
+use bytes::Bytes;
+use sluicegate_relay::ErrorReply;
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The body is larger than so many bytes.
+    TooLarge(usize),
+    /// It is framed in a way that leaves room for doubt, or ended too soon.
+    Malformed,
+    /// Its client sends no more, though it is not whole.
+    Incomplete,
+    /// The head says something that HTTP does not allow there.
+    Head(&'static str),
+    /// The URL is longer than so many bytes.
+    LongUrl(usize),
+    /// The request's line and headers are more than the bounds allow.
+    LargeHead,
+    /// The body has a transfer coding other than `chunked`, or the method is one for proxies.
+    Unsupported(&'static str),
+    /// The client stopped sending its body.
+    Late,
+    /// Too many requests are under way.
+    Overloaded,
+    /// Nobody has decided in time.
+    Undecided,
+    /// Whoever decides has failed.
+    Internal,
+    /// The gateway stops.
+    Stopping,
+    /// The application does not answer.
+    NoApplication,
+}
+
+impl Refusal {
+    /// The error's `code`.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Refusal::TooLarge(_) => "request_too_large",
+            Refusal::Malformed | Refusal::Incomplete | Refusal::Head(_) => "malformed_request",
+            Refusal::LongUrl(_) => "url_too_long",
+            Refusal::LargeHead => "headers_too_large",
+            Refusal::Unsupported(_) => "not_implemented",
+            Refusal::Late => "request_timeout",
+            Refusal::Overloaded => "overloaded",
+            Refusal::Undecided => "undecided",
+            Refusal::Internal => "internal",
+            Refusal::Stopping => "shutdown",
+            Refusal::NoApplication => "application_unavailable",
+        }
+    }
+
+    fn status(self) -> u16 {
+        match self {
+            Refusal::TooLarge(_) => 413,
+            Refusal::Malformed | Refusal::Incomplete | Refusal::Head(_) => 400,
+            Refusal::LongUrl(_) => 414,
+            Refusal::LargeHead => 431,
+            Refusal::Unsupported(_) => 501,
+            Refusal::Late => 408,
+            Refusal::Internal => 500,
+            Refusal::Overloaded
+            | Refusal::Undecided
+            | Refusal::Stopping
+            | Refusal::NoApplication => 503,
+        }
+    }
+
+    /// What follows on the connection cannot be trusted, or will not come.
+    fn closes(self) -> bool {
+        matches!(
+            self,
+            Refusal::Malformed
+                | Refusal::Incomplete
+                | Refusal::Head(_)
+                | Refusal::LongUrl(_)
+                | Refusal::LargeHead
+                | Refusal::Unsupported(_)
+                | Refusal::Late
+                | Refusal::Stopping
+        )
+    }
+
+    /// The whole reply. No text in it needs escaping.
+    pub(crate) fn reply(self) -> ErrorReply {
+        let message = match self {
+            Refusal::TooLarge(limit) => format!(
+                "The request's body is larger than the {limit} bytes that this gateway takes."
+            ),
+            Refusal::Malformed | Refusal::Incomplete => {
+                "The request's body is not framed as HTTP requires, or ended before it was whole."
+                    .to_owned()
+            }
+            Refusal::Head(what) | Refusal::Unsupported(what) => what.to_owned(),
+            Refusal::LongUrl(limit) => {
+                format!("The URL is longer than the {limit} bytes that this gateway takes.")
+            }
+            Refusal::LargeHead => {
+                "The request's headers are more, or larger, than this gateway takes.".to_owned()
+            }
+            Refusal::Late => "The rest of the request's body did not come in time.".to_owned(),
+            Refusal::Overloaded => "The gateway has too many requests under way.".to_owned(),
+            Refusal::Undecided => {
+                "The gateway did not decide in time where the request should go.".to_owned()
+            }
+            Refusal::Internal => "The gateway failed to answer.".to_owned(),
+            Refusal::Stopping => "The gateway is shutting down.".to_owned(),
+            Refusal::NoApplication => "This part of the gateway does not answer.".to_owned(),
+        };
+        let kind = if self.status() < 500 {
+            "invalid_request_error"
+        } else {
+            "server_error"
+        };
+        let code = self.code();
+        let body = format!(
+            r#"{{"error":{{"message":"{message}","type":"{kind}","code":"{code}","param":null}}}}"#
+        );
+        let mut headers = vec![(
+            Bytes::from_static(b"content-type"),
+            Bytes::from_static(b"application/json"),
+        )];
+        if self.status() == 503 {
+            headers.push((Bytes::from_static(b"retry-after"), Bytes::from_static(b"1")));
+        }
+        if self.closes() {
+            headers.push((
+                Bytes::from_static(b"connection"),
+                Bytes::from_static(b"close"),
+            ));
+        }
+        ErrorReply {
+            status: self.status(),
+            headers,
+            body: body.into(),
+        }
+    }
+}

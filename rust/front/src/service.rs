@@ -1,0 +1,353 @@
+//! Which way a client's request goes: to an upstream, or to the application.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+use ring::rand::{SecureRandom, SystemRandom};
+use sluicegate_core::limits::Limits;
+use sluicegate_relay::{Engine, ErrorReply, Head, HeaderList};
+use tokio::time::Instant;
+
+use crate::application::{self, Passed};
+use crate::arrival::{self, Arranged, Arrival, Forwarding};
+use crate::body::ReplyBody;
+use crate::callers::digest_of;
+use crate::carried::Carried;
+use crate::clock::{Clock, Underway};
+use crate::decisions::About;
+use crate::endpoint::Endpoint;
+use crate::front::{Listening, State};
+use crate::head;
+use crate::reading::{discard, read_body};
+use crate::refusal::Refusal;
+use crate::report::Report;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Of a body this small all but the head has arrived already: reading it keeps the connection.
+const SMALL_BODY: u64 = 64 * 1024;
+
+/// A reply that is no stream is sent with its length where so much of it, at most, is all of it.
+const WHOLE_BYTES: usize = 256 * 1024;
+
+/// Serves the requests of one connection.
+pub(crate) struct Service(Arc<Serving>);
+
+struct Serving {
+    state: Arc<State>,
+    listening: Arc<Listening>,
+    engine: Engine,
+    clock: Arc<Clock>,
+}
+
+impl Service {
+    pub(crate) fn new(
+        state: Arc<State>,
+        listening: Arc<Listening>,
+        engine: Engine,
+        clock: Arc<Clock>,
+    ) -> Self {
+        Self(Arc::new(Serving {
+            state,
+            listening,
+            engine,
+            clock,
+        }))
+    }
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, Infallible>> + Send>>;
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let serving = Arc::clone(&self.0);
+        // Boxed: the connection would keep room for it as long as it lives.
+        Box::pin(async move { Ok(serving.answer(request).await) })
+    }
+}
+
+/// What is known of a request from its head.
+struct Asking {
+    parts: Parts,
+    request_id: Box<str>,
+    started: Instant,
+    underway: Underway,
+}
+
+impl Serving {
+    async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let underway = self.clock.begin();
+        let (parts, body) = request.into_parts();
+        let asking = Asking {
+            request_id: request_id(&parts.headers),
+            started: Instant::now(),
+            underway,
+            parts,
+        };
+        if let Err(refusal) = head::check(&asking.parts, &self.listening.bounds) {
+            return self.unread(asking, refusal.reply(), body);
+        }
+        let endpoint = Endpoint::at(asking.parts.uri.path());
+        match endpoint.filter(|_| asking.parts.method == Method::POST) {
+            Some(endpoint) => self.forward(asking, endpoint, body).await,
+            None => self.pass(asking, Passed::Coming(body)).await,
+        }
+    }
+
+    async fn forward(
+        &self,
+        asking: Asking,
+        endpoint: Endpoint,
+        mut body: Incoming,
+    ) -> Response<ReplyBody> {
+        let state = &self.state;
+        let limits = &state.settings.limits;
+        let headers = &asking.parts.headers;
+        let authorization = headers.get(AUTHORIZATION);
+        let key = authorization.and_then(|value| digest_of(value.as_bytes()));
+        let about = Arc::new(About {
+            ticket: state.decisions.next_ticket(),
+            tag: None,
+            endpoint: Some(endpoint),
+            request_id: asking.request_id.clone(),
+            key,
+        });
+        let entered = state.in_flight.enter(limits.max_requests);
+        let overloaded = entered.is_none();
+        let decisions = Arc::clone(&state.decisions);
+        let report = Report::new(about, asking.started, decisions, entered);
+        let refused = state
+            .callers()
+            .refuse(authorization.is_some(), key.as_ref());
+        if overloaded {
+            let reply = arrival::refuse(report, Refusal::Overloaded);
+            return self.unread(asking, reply, body);
+        }
+        if let Some(reply) = refused {
+            report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
+            return self.unread(asking, reply, body);
+        }
+        let declared = body.size_hint().exact();
+        let pause = self.listening.bounds.body_pause;
+        let text = match read_body(&mut body, declared, limits.max_body, pause).await {
+            Ok(text) => text,
+            // There is nothing to wait for.
+            Err(refusal @ (Refusal::Late | Refusal::Malformed | Refusal::Incomplete)) => {
+                return whole(arrival::refuse(report, refusal), asking);
+            }
+            Err(refusal) => {
+                let reply = arrival::refuse(report, refusal);
+                return self.unread(asking, reply, body);
+            }
+        };
+        let size = text.len();
+        let parsed = arrival::parse(endpoint, text.clone(), Limits::default()).await;
+        let request = match parsed {
+            Ok(request) => request,
+            Err(refusal) => return whole(arrival::refuse(report, refusal), asking),
+        };
+        if request.as_ref().is_ok_and(|request| request.background()) {
+            report.passed_on();
+            return self.pass(asking, Passed::Whole(text)).await;
+        }
+        drop(text);
+        let arrival = Arrival {
+            endpoint,
+            headers: header_list(&asking.parts.headers),
+            size,
+            request,
+            report,
+        };
+        match arrival.arrange().await {
+            Arranged::Refused(reply) => whole(reply, asking),
+            Arranged::Forward(forwarding) => self.carry(*forwarding, asking).await,
+        }
+    }
+
+    async fn carry(&self, forwarding: Forwarding, asking: Asking) -> Response<ReplyBody> {
+        let alone = asking.parts.version < Version::HTTP_2;
+        let settings = &self.state.settings;
+        let mut carried = Carried::start(forwarding, settings, &self.engine, &self.clock, alone);
+        let Ok(head) = poll_fn(|cx| carried.poll_head(cx)).await else {
+            return whole(Refusal::Internal.reply(), asking);
+        };
+        let mut first = VecDeque::new();
+        let mut ended = false;
+        if !is_event_stream(&head) {
+            let mut bytes = 0;
+            poll_fn(|cx| {
+                while bytes < WHOLE_BYTES {
+                    match carried.poll_frame(cx) {
+                        Poll::Ready(Some(Ok(frame))) => {
+                            bytes += frame.len();
+                            first.push_back(frame);
+                        }
+                        Poll::Ready(None) => {
+                            ended = true;
+                            break;
+                        }
+                        // What is aborted is found to be so again.
+                        Poll::Ready(Some(Err(_))) | Poll::Pending => break,
+                    }
+                }
+                Poll::Ready(())
+            })
+            .await;
+        }
+        let body = if ended {
+            ReplyBody::whole(first, asking.underway)
+        } else {
+            ReplyBody::carried(first, carried, asking.underway)
+        };
+        response(head, body, asking.parts.version)
+    }
+
+    /// Answer a request whose body has not been read. The client may still be sending it: were its connection closed
+    /// meanwhile, it would see a reset in place of the answer (RFC 9112, section 9.6).
+    fn unread(&self, asking: Asking, mut reply: ErrorReply, body: Incoming) -> Response<ReplyBody> {
+        let sends = !body.is_end_stream();
+        let waits = asking.parts.headers.contains_key(EXPECT);
+        let declared = body.size_hint().exact();
+        if sends && (waits || declared.is_none_or(|declared| declared > SMALL_BODY)) {
+            reply.headers.push((
+                Bytes::from_static(b"connection"),
+                Bytes::from_static(b"close"),
+            ));
+        }
+        // A client that asked to be told to continue sends nothing until it is. Over HTTP/2 the end of the reply resets what is left of
+        // the request (RFC 9113, section 8.1).
+        if sends && !waits && asking.parts.version < Version::HTTP_2 {
+            self.engine.spawn(discard(body));
+        }
+        whole(reply, asking)
+    }
+
+    /// Let the application answer.
+    async fn pass(&self, asking: Asking, body: Passed) -> Response<ReplyBody> {
+        let listening = &self.listening;
+        let Some(entered) = listening.passed.enter(listening.bounds.connections) else {
+            return whole(Refusal::Overloaded.reply(), asking);
+        };
+        let Asking {
+            mut parts,
+            request_id,
+            underway,
+            ..
+        } = asking;
+        if let Ok(id) = HeaderValue::from_str(&request_id) {
+            parts.headers.insert(REQUEST_ID, id);
+        }
+        let version = parts.version;
+        let pause = listening.bounds.body_pause;
+        match application::ask(&listening.application, parts, body, pause).await {
+            Ok(response) => {
+                let (mut parts, body) = response.into_parts();
+                head::drop_hop_by_hop(&mut parts.headers);
+                parts.version = version;
+                Response::from_parts(parts, ReplyBody::application(body, entered, underway))
+            }
+            Err(refusal) => {
+                let reply = refusal.reply();
+                let head = with_request_id(reply.status, reply.headers, &request_id);
+                let body = ReplyBody::whole([reply.body], underway);
+                response(head, body, version)
+            }
+        }
+    }
+}
+
+/// A reply of our own.
+fn whole(reply: ErrorReply, asking: Asking) -> Response<ReplyBody> {
+    let head = with_request_id(reply.status, reply.headers, &asking.request_id);
+    let body = ReplyBody::whole([reply.body], asking.underway);
+    response(head, body, asking.parts.version)
+}
+
+fn with_request_id(status: u16, mut headers: HeaderList, request_id: &str) -> Head {
+    headers.push((
+        Bytes::from_static(b"x-request-id"),
+        Bytes::copy_from_slice(request_id.as_bytes()),
+    ));
+    Head { status, headers }
+}
+
+fn response(head: Head, body: ReplyBody, version: Version) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.reserve(head.headers.len() + 1);
+    for (name, value) in head.headers {
+        let Ok(name) = HeaderName::from_bytes(&name) else {
+            continue;
+        };
+        // RFC 9113 section 8.2.2: no header of HTTP/2 is about the connection.
+        if name == CONTENT_LENGTH || name == CONNECTION && version >= Version::HTTP_2 {
+            continue;
+        }
+        if let Ok(value) = HeaderValue::from_maybe_shared(value) {
+            headers.append(name, value);
+        }
+    }
+    response
+}
+
+fn is_event_stream(head: &Head) -> bool {
+    head.headers.iter().any(|(name, value)| {
+        name.as_ref() == b"content-type" && value.starts_with(b"text/event-stream")
+    })
+}
+
+fn header_list(headers: &HeaderMap) -> HeaderList {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (
+                Bytes::copy_from_slice(name.as_str().as_bytes()),
+                Bytes::copy_from_slice(value.as_bytes()),
+            )
+        })
+        .collect()
+}
+
+/// The client's own id where it is fit for headers and logs, else a new one of 128 random bits.
+fn request_id(headers: &HeaderMap) -> Box<str> {
+    let given = headers.get(REQUEST_ID).map(HeaderValue::as_bytes);
+    match given.and_then(head::own_request_id) {
+        Some(id) => id.into(),
+        None => new_id(),
+    }
+}
+
+fn new_id() -> Box<str> {
+    const ID: usize = 16;
+    thread_local! {
+        /// Random bytes, and how many of them are used: one system call serves many ids.
+        static POOL: RefCell<([u8; 128 * ID], usize)> = const { RefCell::new(([0; 128 * ID], 128 * ID)) };
+    }
+    POOL.with_borrow_mut(|(pool, used)| {
+        if *used >= pool.len() {
+            // The system's generator does not fail once it has been seeded, at the machine's start.
+            let _ = SystemRandom::new().fill(pool);
+            *used = 0;
+        }
+        let mut id = [0; ID];
+        id.copy_from_slice(&pool[*used..*used + ID]);
+        *used += ID;
+        format!("{:032x}", u128::from_ne_bytes(id)).into()
+    })
+}

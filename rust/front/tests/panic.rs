@@ -1,0 +1,258 @@
+//! A panic on the way of one request: its client is cut, it is recorded, and nobody else notices.
+#![allow(clippy::unwrap_used, clippy::panic)] // What fails here fails the test.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use sluicegate_core::limits::Limits as CoreLimits;
+use sluicegate_core::pricing::{self, CostStyle};
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
+use sluicegate_front::{Bounds, Callers, Endpoint, Front, Limits, Submission};
+use sluicegate_relay::{
+    Apis, Attempt, DrainLimits, FaultKind, Pricing, Route, Upstream, UpstreamSettings,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const EVENT: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n";
+
+const CREATED: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":1,\"model\":\"m\",\"status\":\"in_progress\",\"output\":[]}}\n\n";
+
+const ASKED: &str = r#"{"model":"m","input":"hi","stream":true}"#;
+
+/// Requests with this id are given a text that breaks.
+const BROKEN: &str = "broken";
+
+/// A text that panics where the last reference to it is dropped: in the middle of what the engine does.
+struct Broken;
+
+impl AsRef<[u8]> for Broken {
+    fn as_ref(&self) -> &[u8] {
+        ASKED.as_bytes()
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        panic!("a panic that the test wants");
+    }
+}
+
+/// An upstream that streams without an end.
+fn upstream() -> Route {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            thread::spawn(move || {
+                let mut request = [0; 65536];
+                let _ = stream.read(&mut request);
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+                let _ = stream.write_all([head, CREATED].concat().as_bytes());
+                while stream.write_all(EVENT.as_bytes()).is_ok() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+        }
+    });
+    let settings = UpstreamSettings {
+        base_url: format!("http://127.0.0.1:{port}/v1"),
+        apis: Apis::Responses,
+        ..UpstreamSettings::default()
+    };
+    Route {
+        upstream: Arc::new(Upstream::new("local", settings).unwrap()),
+        model: "m".into(),
+        reply_model: None,
+        drain: false,
+    }
+}
+
+/// A front, and the thread that decides for it.
+struct Stand {
+    front: Front,
+    address: SocketAddr,
+    ended: Receiver<Box<Ended>>,
+    over: Arc<AtomicBool>,
+    deciding: Option<JoinHandle<()>>,
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.front.close();
+        self.over.store(true, Ordering::Release);
+        self.deciding.take().unwrap().join().unwrap();
+    }
+}
+
+fn stand() -> Stand {
+    let decisions = Arc::new(Decisions::new(PATIENCE));
+    let limits = Limits {
+        max_body: 1 << 20,
+        max_event: 1 << 20,
+        max_reply: 1 << 20,
+        client_buffer: 1 << 20,
+        keepalive: None,
+        client_stall: None,
+        drain: DrainLimits {
+            time: PATIENCE,
+            bytes: 0,
+            replies: 0,
+        },
+        max_requests: 100,
+    };
+    let front = Front::start(1, limits, Arc::clone(&decisions)).unwrap();
+    front.set_callers(Callers {
+        digests: None,
+        ..Callers::nobody()
+    });
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let bounds = Bounds {
+        head_bytes: 1 << 16,
+        headers: 100,
+        url_bytes: 1 << 14,
+        head_time: PATIENCE,
+        body_pause: PATIENCE,
+        idle: PATIENCE,
+        stall: None,
+        connections: 100,
+        http2_streams: 100,
+        http2_resets: 100,
+    };
+    let nowhere = PathBuf::from("/nowhere");
+    front.listen(address, nowhere, false, None, bounds).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (tell, ended) = channel();
+    let route = upstream();
+    let until = Arc::clone(&over);
+    let deciding = thread::spawn(move || {
+        while !until.load(Ordering::Acquire) {
+            for event in decisions.wait(Duration::from_millis(50)) {
+                match event {
+                    Event::Arrived(arrived) => {
+                        let broken = &*arrived.about.request_id == BROKEN;
+                        let forward = Decision::Forward(Box::new(forward(&route, broken)));
+                        let _ = arrived.answer.send(forward);
+                    }
+                    Event::Ended(ended) => tell.send(ended).unwrap(),
+                    Event::Died(message) => panic!("{message}"),
+                    Event::Failed(_) | Event::Price(_) => panic!("nothing fails here"),
+                }
+            }
+        }
+    });
+    Stand {
+        front,
+        address,
+        ended,
+        over,
+        deciding: Some(deciding),
+    }
+}
+
+fn forward(route: &Route, broken: bool) -> Forward {
+    let request = broken.then(|| {
+        let text = Bytes::from_owner(Broken);
+        Arc::new(ResponsesRequest::parse(text, &CoreLimits::default()).unwrap())
+    });
+    let rates = pricing::Pricing::new(None, CostStyle::None);
+    Forward {
+        attempt: Attempt {
+            route: route.clone(),
+            pricing: Pricing::Rates(Arc::new(rates)),
+            last: true,
+            after: Duration::ZERO,
+        },
+        request,
+        response_id: None,
+        keep: None,
+    }
+}
+
+fn ask(address: SocketAddr, request_id: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let size = ASKED.len();
+    let head = format!(
+        "POST /v1/responses HTTP/1.1\r\nhost: a\r\nx-request-id: {request_id}\r\ncontent-length: {size}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(ASKED.as_bytes()).unwrap();
+    stream
+}
+
+/// Read on until `count` more events have come.
+fn read_events(stream: &mut TcpStream, count: usize) {
+    let mut seen = String::new();
+    let mut buffer = [0; 4096];
+    while seen.matches("\"delta\":\"a\"").count() < count {
+        let read = stream.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "cut after {seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+}
+
+fn assert_recorded(ended: &Ended) {
+    assert_eq!(&*ended.about.request_id, BROKEN);
+    let fault = ended.outcome.fault.as_ref().unwrap();
+    assert_eq!(fault.kind, FaultKind::Internal);
+    assert!(!ended.outcome.client_left);
+    assert_eq!(ended.outcome.attempts, 1);
+}
+
+#[test]
+fn a_panic_cuts_the_connection_of_its_client_alone() {
+    let stand = stand();
+    let mut other = ask(stand.address, "other");
+    read_events(&mut other, 1);
+
+    let mut broken = ask(stand.address, BROKEN);
+    let mut rest = Vec::new();
+    // A connection that is cut is no end of a chunked body, whether or not something came before.
+    match (&mut broken).take(1 << 20).read_to_end(&mut rest) {
+        Ok(read) => {
+            assert!(read < 1 << 20, "the connection was not cut");
+            assert!(!rest.ends_with(b"0\r\n\r\n"));
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    assert_recorded(&stand.ended.recv_timeout(PATIENCE).unwrap());
+
+    read_events(&mut other, 5);
+    read_events(&mut ask(stand.address, "later"), 3);
+    // The one that left, and nobody else.
+    let left = stand.ended.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(&*left.about.request_id, "later");
+    assert!(left.outcome.client_left);
+    assert!(stand.ended.try_recv().is_err());
+}
+
+#[test]
+fn a_panic_aborts_a_reply_without_a_connection() {
+    let stand = stand();
+    let mut submitted = stand.front.submit(Submission {
+        endpoint: Endpoint::Responses,
+        headers: Vec::new(),
+        body: Bytes::from_static(ASKED.as_bytes()),
+        request_id: BROKEN.into(),
+        tag: None,
+    });
+    assert_recorded(&stand.ended.recv_timeout(PATIENCE).unwrap());
+    let until = Instant::now() + PATIENCE;
+    while !submitted.reply.take_all().aborted {
+        assert!(Instant::now() < until, "never aborted");
+        thread::yield_now();
+    }
+}

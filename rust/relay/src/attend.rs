@@ -1,0 +1,82 @@
+//! Waiting for something on an exchange's behalf, while its client may leave, a deadline may fire and comments are due.
+
+use std::future::Future;
+use std::pin::pin;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::keepalive::KeepAlive;
+use crate::leaving::Leaving;
+use crate::reply::Sink;
+
+/// How the waiting ended.
+pub(crate) enum Attended<T> {
+    Done(T),
+    /// The client is gone, and nothing is read on.
+    Left,
+    /// The gateway stops.
+    Closing,
+    /// The limit was reached.
+    Late,
+}
+
+/// What an exchange looks after while it waits.
+pub(crate) struct Watch<'a> {
+    pub(crate) sink: &'a mut Sink,
+    pub(crate) keepalive: &'a mut KeepAlive,
+    pub(crate) leaving: &'a mut Leaving,
+    /// `None`: what is waited for is awaited even while the gateway stops.
+    pub(crate) closing: Option<&'a CancellationToken>,
+    pub(crate) request_id: &'a str,
+    /// A client that leaves does not end the waiting where its route drains.
+    pub(crate) drains: bool,
+}
+
+impl Watch<'_> {
+    pub(crate) async fn attend<T>(
+        self,
+        what: impl Future<Output = T>,
+        limit: Option<Instant>,
+    ) -> Attended<T> {
+        let Watch {
+            sink,
+            keepalive,
+            leaving,
+            closing,
+            request_id,
+            drains,
+        } = self;
+        let mut what = pin!(what);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut what => return Attended::Done(done),
+                () = std::future::poll_fn(|cx| sink.poll_left(cx)), if !leaving.departed() => {
+                    if !drains || !leaving.depart() {
+                        return Attended::Left;
+                    }
+                    keepalive.stop();
+                }
+                () = sleep_until(leaving.until()), if leaving.departed() => return Attended::Left,
+                () = cancelled(closing) => return Attended::Closing,
+                () = sleep_until(limit) => return Attended::Late,
+                () = sleep_until(keepalive.next()) => keepalive.beat(sink, request_id, false),
+            }
+        }
+    }
+}
+
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,161 @@
+//! The ends of an exchange: each of them settles its outcome, once.
+
+use bytes::Bytes;
+use http::StatusCode;
+use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan};
+use sluicegate_core::sse::encode;
+
+use super::{CLIENT_CLOSED_REQUEST, Session};
+use crate::attend::Attended;
+use crate::director::Next;
+use crate::fault::{Fault, FaultKind};
+use crate::outcome::Outcome;
+use crate::pump::Pump;
+use crate::reply::Sink;
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.settled {
+            let closing = self.engine.closing().is_cancelled();
+            let kind = if closing {
+                FaultKind::Shutdown
+            } else {
+                FaultKind::Internal
+            };
+            let fault = Fault::new(kind, &self.outcome.upstream);
+            if let Some(sink) = &mut self.sink {
+                sink.forget_kept();
+            }
+            self.outcome.fault.get_or_insert(fault);
+            self.settle();
+        }
+    }
+}
+
+impl Session {
+    /// The end of an exchange for which nothing more is tried.
+    pub(super) async fn give_up(&mut self, fault: Fault) {
+        let decided = self.decide(&fault).await;
+        self.outcome.fault = Some(fault);
+        match decided {
+            Attended::Done(next) => self.refuse(next),
+            _ => {
+                self.settle();
+                self.abort();
+            }
+        }
+    }
+
+    /// The end of an exchange whose client has left.
+    pub(super) fn part(&mut self, fault: Option<Fault>) {
+        self.outcome.client_left = true;
+        self.outcome.stalled |= self.sink.as_ref().is_some_and(Sink::has_stalled);
+        if self.outcome.status == 0 {
+            let begun = self.keepalive.has_begun();
+            self.outcome.streamed = begun;
+            self.outcome.status = if begun {
+                StatusCode::OK.as_u16()
+            } else {
+                CLIENT_CLOSED_REQUEST
+            };
+        }
+        if fault.is_some() {
+            self.outcome.fault = fault;
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.forget_kept();
+        }
+        self.settle();
+        self.abort();
+    }
+
+    pub(super) fn abort(&mut self) {
+        if let Some(sink) = &mut self.sink {
+            sink.abort();
+        }
+    }
+
+    /// Answer with an error of the gateway's own protocol.
+    pub(super) fn refuse(&mut self, next: Next) {
+        let Next::Reply(reply) = next else {
+            self.settle();
+            return self.abort();
+        };
+        if self.keepalive.has_begun() {
+            let mut events = self.failed_stream(&reply.body);
+            self.outcome.status = StatusCode::OK.as_u16();
+            self.outcome.streamed = true;
+            self.outcome.bytes_out = events.iter().map(|frame| frame.len() as u64).sum();
+            self.settle();
+            if let Some(sink) = &mut self.sink {
+                sink.push(&mut events);
+                sink.end();
+            }
+            return;
+        }
+        self.outcome.status = reply.status;
+        self.outcome.streamed = false;
+        self.outcome.bytes_out = reply.body.len() as u64;
+        self.settle();
+        let mut headers = reply.headers;
+        headers.push((
+            Bytes::from_static(b"x-request-id"),
+            Bytes::copy_from_slice(self.request_id.as_bytes()),
+        ));
+        if let Some(sink) = &mut self.sink {
+            sink.start(reply.status, headers);
+            sink.push(&mut vec![reply.body]);
+            sink.end();
+        }
+    }
+
+    /// A stream that holds nothing but an error, for a client that has been sent comments only. `body` is the error's object.
+    fn failed_stream(&mut self, body: &[u8]) -> Vec<Bytes> {
+        let echo = self.given.as_ref().and_then(|given| given.forms.echo(None));
+        if let Some(fault) = &self.outcome.fault
+            && let Some(echo) = echo
+        {
+            let plan = ReplyPlan {
+                upstream_api: Api::Chat,
+                responses: Some(echo),
+                ..ReplyPlan::new(self.api, true)
+            };
+            let mut events = Vec::new();
+            let (code, message) = (fault.kind.as_str(), fault.message());
+            Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);
+            return events;
+        }
+        let mut event = Vec::with_capacity(body.len() + 16);
+        encode::event("", body, &mut event);
+        vec![event.into()]
+    }
+
+    pub(super) fn settle(&mut self) {
+        if std::mem::replace(&mut self.settled, true) {
+            return;
+        }
+        self.outcome.duration = self.started.elapsed();
+        self.outcome.bill(&self.pricing);
+        let took = self.outcome.duration;
+        let status = Some(self.outcome.status).filter(|status| *status != 0);
+        if let Some(last) = self.outcome.tries.last_mut() {
+            last.settled(self.outcome.fault.as_ref(), status, took);
+        }
+        let kept = self.sink.as_mut().and_then(Sink::take_kept);
+        self.director.ended(std::mem::take(&mut self.outcome), kept);
+    }
+}
+
+/// A pump at work: what it has seen is in the outcome, also where its exchange is dropped.
+pub(super) struct Pumping<'a> {
+    pub(super) pump: Pump,
+    pub(super) outcome: &'a mut Outcome,
+    /// When the attempt began.
+    pub(super) offset: std::time::Duration,
+}
+
+impl Drop for Pumping<'_> {
+    fn drop(&mut self) {
+        self.pump.report(self.outcome, self.offset);
+    }
+}

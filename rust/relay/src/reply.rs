@@ -1,0 +1,425 @@
+//! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], whoever owns the client takes from a [`Reply`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::task::AtomicWaker;
+
+use crate::engine::Active;
+
+/// Header names and values, as they go on the wire.
+pub type HeaderList = Vec<(Bytes, Bytes)>;
+
+/// How a reply begins.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers; framing (length, transfer encoding) is left to the server.
+    pub headers: HeaderList,
+}
+
+/// The reply cannot be completed: the client must see its connection cut, not a regular end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aborted;
+
+impl std::fmt::Display for Aborted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reply was broken off")
+    }
+}
+
+impl std::error::Error for Aborted {}
+
+/// What has been sent, for whoever wants all of it at its end. Copied: a frame may be a small slice of a large read.
+struct Kept {
+    text: BytesMut,
+    bound: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    Ended,
+    Aborted,
+}
+
+struct State {
+    head: Option<Head>,
+    frames: std::collections::VecDeque<Bytes>,
+    /// Bytes in `frames`.
+    bytes: usize,
+    end: End,
+    /// The client is gone.
+    left: bool,
+    /// It was cut since it took nothing.
+    stalled: bool,
+    /// The sink waits for room or for the last frame to be taken. Else taking a frame need not wake it.
+    awaited: bool,
+    kept: Option<Kept>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    bound: usize,
+    /// Both ends are polled by one task: neither has to wake the other.
+    inline: bool,
+    sink: AtomicWaker,
+    reply: AtomicWaker,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Both ends of a reply. `bound`: the bytes that may wait for a slow client before the upstream is read no further.
+#[must_use]
+pub fn reply(bound: usize) -> (Sink, Reply) {
+    ends(bound, false)
+}
+
+/// Both ends of a reply that one task polls: it takes what there is after each poll of the exchange, so that nothing waits.
+#[must_use]
+pub fn inline_reply() -> (Sink, Reply) {
+    ends(usize::MAX, true)
+}
+
+fn ends(bound: usize, inline: bool) -> (Sink, Reply) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            head: None,
+            frames: std::collections::VecDeque::new(),
+            bytes: 0,
+            end: End::Open,
+            left: false,
+            stalled: false,
+            awaited: false,
+            kept: None,
+        }),
+        bound,
+        inline,
+        sink: AtomicWaker::new(),
+        reply: AtomicWaker::new(),
+    });
+    let sink = Sink {
+        shared: Arc::clone(&shared),
+        active: None,
+    };
+    (sink, Reply(shared))
+}
+
+/// Where an exchange puts the frames of its reply. No method blocks. Dropped before the end it aborts.
+pub struct Sink {
+    shared: Arc<Shared>,
+    /// The exchange is under way until its last frame is taken.
+    active: Option<Active>,
+}
+
+impl Sink {
+    /// Keep a copy of all frames, up to `bound` bytes; past that nothing is kept.
+    pub fn keep(&mut self, bound: usize) {
+        self.shared.lock().kept = Some(Kept {
+            text: BytesMut::new(),
+            bound,
+        });
+    }
+
+    /// What was kept, once.
+    pub(crate) fn take_kept(&mut self) -> Option<Bytes> {
+        let kept = self.shared.lock().kept.take();
+        kept.map(|kept| kept.text.freeze())
+    }
+
+    /// Keep nothing: the reply will not be whole.
+    pub(crate) fn forget_kept(&mut self) {
+        self.shared.lock().kept = None;
+    }
+
+    /// Count the exchange as under way for as long as this lives.
+    pub(crate) fn hold(&mut self, active: Option<Active>) {
+        self.active = active;
+    }
+
+    /// Begin the reply. Called once, before any frame.
+    pub fn start(&mut self, status: u16, headers: HeaderList) {
+        self.shared.lock().head = Some(Head { status, headers });
+        self.shared.reply.wake();
+    }
+
+    /// Take `frames`, leaving it empty.
+    pub fn push(&mut self, frames: &mut Vec<Bytes>) {
+        let mut state = self.shared.lock();
+        if state.left {
+            // What is kept would lack them.
+            state.kept = None;
+            frames.clear();
+            return;
+        }
+        let bytes = frames.iter().map(Bytes::len).sum::<usize>();
+        if let Some(kept) = &mut state.kept {
+            if bytes > kept.bound - kept.text.len() {
+                state.kept = None;
+            } else {
+                frames
+                    .iter()
+                    .for_each(|frame| kept.text.extend_from_slice(frame));
+            }
+        }
+        // Frames are slices of reads, and may be small ones of large: what waits behind others must hold no more than itself.
+        let waits = !state.frames.is_empty();
+        for frame in frames.drain(..) {
+            let frame = if waits {
+                Bytes::copy_from_slice(&frame)
+            } else {
+                frame
+            };
+            state.frames.push_back(frame);
+        }
+        state.bytes += bytes;
+        drop(state);
+        self.shared.reply.wake();
+    }
+
+    /// No more frames follow.
+    pub fn end(&mut self) {
+        self.finish(End::Ended);
+    }
+
+    /// The client's connection is to be cut, behind the frames that are on their way.
+    pub fn abort(&mut self) {
+        self.finish(End::Aborted);
+    }
+
+    fn finish(&mut self, end: End) {
+        let mut state = self.shared.lock();
+        if state.end == End::Open {
+            state.end = end;
+        }
+        drop(state);
+        self.shared.reply.wake();
+    }
+
+    /// The client is gone.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.shared.lock().left
+    }
+
+    /// Ready once the client has left.
+    pub fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll(cx, |state| state.left)
+    }
+
+    /// Whether it was cut since it took nothing.
+    #[must_use]
+    pub fn has_stalled(&self) -> bool {
+        self.shared.lock().stalled
+    }
+
+    /// Where one task polls both ends: wait until it has taken what was pushed. Else nothing is waited for.
+    pub(crate) async fn offered(&self) {
+        if !self.shared.inline {
+            return;
+        }
+        std::future::poll_fn(|_| {
+            let state = self.shared.lock();
+            if state.frames.is_empty() || state.left {
+                Poll::Ready(())
+            } else {
+                // The task polls again after it has taken.
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Ready while what waits for the client is below the bound, or the client has left.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = self.shared.lock();
+        if state.bytes < self.shared.bound || state.left {
+            return Poll::Ready(());
+        }
+        drop(state);
+        let bound = self.shared.bound;
+        self.poll(cx, |state| state.bytes < bound || state.left)
+    }
+
+    fn poll(&self, cx: &mut Context<'_>, ready: impl FnOnce(&State) -> bool) -> Poll<()> {
+        self.shared.sink.register(cx.waker());
+        let mut state = self.shared.lock();
+        if ready(&state) {
+            return Poll::Ready(());
+        }
+        state.awaited = true;
+        Poll::Pending
+    }
+
+    /// Cut a client that takes nothing. `true`: it has just taken the rest.
+    fn cut(&self) -> bool {
+        let mut state = self.shared.lock();
+        if state.left || state.frames.is_empty() {
+            return true;
+        }
+        // All at once: what lacks its last frames must at no time look like a reply that has ended.
+        state.frames.clear();
+        state.bytes = 0;
+        state.end = End::Aborted;
+        drop(state);
+        self.shared.reply.wake();
+        false
+    }
+
+    /// Wait until the client's side has taken everything. One that takes nothing for `stall` is cut: then the result is false.
+    pub async fn flushed(self, stall: Option<Duration>) -> bool {
+        loop {
+            let before = self.shared.lock().bytes;
+            let taken = std::future::poll_fn(|cx| {
+                self.poll(cx, |state| {
+                    state.left || state.frames.is_empty() || state.bytes < before
+                })
+            });
+            match stall {
+                None => taken.await,
+                Some(stall) => {
+                    if tokio::time::timeout(stall, taken).await.is_err() {
+                        return self.cut();
+                    }
+                }
+            }
+            let state = self.shared.lock();
+            if state.left || state.frames.is_empty() {
+                return true;
+            }
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.finish(End::Aborted);
+    }
+}
+
+/// What the client's side does next.
+#[derive(Debug)]
+pub enum Taken {
+    /// Send this.
+    Frame(Bytes),
+    /// The reply is whole.
+    Ended,
+    /// Cut the connection.
+    Aborted,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// All that is there of a reply at one moment.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The head, once.
+    pub head: Option<Head>,
+    /// Body bytes.
+    pub body: Vec<Bytes>,
+    /// Nothing more follows.
+    pub ended: bool,
+    /// The connection is to be cut.
+    pub aborted: bool,
+}
+
+/// The client's end of a reply. Dropped before the reply has ended, it tells the exchange that the client has left.
+pub struct Reply(Arc<Shared>);
+
+impl Reply {
+    /// The head, once there is one. `Err`: there will be none.
+    pub fn take_head(&mut self) -> Option<Result<Head, Aborted>> {
+        let mut state = self.0.lock();
+        match (state.head.take(), state.end) {
+            (Some(head), _) => Some(Ok(head)),
+            (None, End::Open) => None,
+            (None, _) => Some(Err(Aborted)),
+        }
+    }
+
+    /// The next frame.
+    pub fn take(&mut self) -> Taken {
+        let mut state = self.0.lock();
+        match (state.frames.pop_front(), state.end) {
+            (Some(frame), _) => {
+                state.bytes -= frame.len();
+                self.wake_sink(state);
+                Taken::Frame(frame)
+            }
+            (None, End::Open) => Taken::Nothing,
+            (None, End::Ended) => Taken::Ended,
+            (None, End::Aborted) => Taken::Aborted,
+        }
+    }
+
+    /// Everything that is there.
+    pub fn take_all(&mut self) -> Batch {
+        let mut state = self.0.lock();
+        let batch = Batch {
+            head: state.head.take(),
+            body: state.frames.drain(..).collect(),
+            ended: state.end == End::Ended,
+            aborted: state.end == End::Aborted,
+        };
+        state.bytes = 0;
+        self.wake_sink(state);
+        batch
+    }
+
+    fn wake_sink(&self, mut state: MutexGuard<'_, State>) {
+        if std::mem::take(&mut state.awaited) {
+            drop(state);
+            self.0.sink.wake();
+        }
+    }
+
+    /// Have `cx` woken when there is something new to take.
+    pub fn register(&self, cx: &mut Context<'_>) {
+        self.0.reply.register(cx.waker());
+    }
+
+    /// Whether nothing but the end is left to take, and the end is a regular one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = self.0.lock();
+        state.end == End::Ended && state.frames.is_empty() && state.head.is_none()
+    }
+
+    /// The bytes of the whole reply, where all of it is there already.
+    #[must_use]
+    pub fn whole(&self) -> Option<usize> {
+        let state = self.0.lock();
+        (state.end == End::Ended).then_some(state.bytes)
+    }
+
+    /// The client is gone: the upstream is closed, or read on where the route says so. `stalled`: it was cut since it took nothing.
+    /// Idempotent.
+    pub fn leave(&mut self, stalled: bool) {
+        let mut state = self.0.lock();
+        state.stalled |= stalled;
+        if state.end == End::Open || !state.frames.is_empty() {
+            state.left = true;
+            state.frames.clear();
+            state.bytes = 0;
+        }
+        drop(state);
+        self.0.sink.wake();
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.leave(false);
+    }
+}
+
+#[cfg(test)]
+mod tests;

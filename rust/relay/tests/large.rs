@@ -1,0 +1,220 @@
+//! Requests and replies that are worked on by another thread than the engine's, and prices that are asked for there: the bytes are the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
+
+mod support;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::usage::Usage;
+use sluicegate_relay::offload::LARGE;
+use sluicegate_relay::{Pricing, Streaming};
+use support::{Answer, End, Setup, Way, both_ways, chat_chunk, head, rates, upstream};
+
+const USAGE: &str = r#""usage":{"prompt_tokens":14,"completion_tokens":7,"total_tokens":21}"#;
+const COST: &str = r#""cost":0.000042"#;
+
+struct ByRates;
+
+impl Pricer for ByRates {
+    fn price(&mut self, usage: &Usage) -> Option<sluicegate_core::cost::Members> {
+        rates().price(usage).1
+    }
+}
+
+/// A completion of about `size` bytes.
+fn document(size: usize) -> Bytes {
+    let text = "word \\n ".repeat(size / 8);
+    let choice = format!(
+        r#"{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}"#
+    );
+    format!(r#"{{"object":"chat.completion","choices":[{choice}],{USAGE}}}"#).into()
+}
+
+/// What the core alone makes of a document.
+fn expected(document: &Bytes) -> Vec<u8> {
+    let mut pipeline = Pipeline::new(ReplyPlan::new(Api::Chat, false));
+    let mut frames = Vec::new();
+    pipeline
+        .feed(document.clone(), &mut ByRates, &mut frames)
+        .unwrap();
+    pipeline.finish(&mut ByRates, &mut frames).unwrap();
+    frames.concat()
+}
+
+/// Writes `text` in parts that end at `cuts`, as a body with its length.
+fn in_parts(text: &[u8], cuts: &[usize]) -> Vec<Answer> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        text.len()
+    );
+    let mut cuts = cuts.to_vec();
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut answers = vec![Answer::Write(head.into())];
+    for part in cuts.windows(2) {
+        answers.push(Answer::Write(text[part[0]..part[1]].to_vec()));
+        // So that the parts are read one by one. Read together they must give the same.
+        answers.push(Answer::Wait(Duration::from_millis(1)));
+    }
+    answers.push(Answer::Close);
+    answers
+}
+
+fn plain(way: Way, answers: Vec<Answer>, pricing: Pricing) -> (support::Seen, Setup) {
+    let server = upstream(move |_| answers.clone());
+    let mut setup = Setup::streaming(way, &server);
+    setup.client_streams = false;
+    setup.pricing = pricing;
+    (setup.run(), setup)
+}
+
+fn a_large_document_is_what_a_small_one_is(way: Way) {
+    for size in [100, LARGE - 4_096, LARGE + 4_096, 3 * LARGE] {
+        let text = document(size);
+        let expected = expected(&text);
+        assert!(String::from_utf8_lossy(&expected).contains(COST));
+        for cuts in [
+            vec![],
+            vec![1, text.len() / 2, text.len() - 1],
+            vec![LARGE, LARGE + 1],
+        ] {
+            let cuts = cuts
+                .into_iter()
+                .filter(|cut| *cut < text.len())
+                .collect::<Vec<_>>();
+            for pricing in [Pricing::Rates(rates()), Pricing::Asked] {
+                let asked = matches!(pricing, Pricing::Asked);
+                let (seen, setup) = plain(way, in_parts(&text, &cuts), pricing);
+                assert!(
+                    seen.body == expected,
+                    "{size} bytes, cut at {cuts:?}, asked: {asked}"
+                );
+                assert_eq!(seen.end, End::Ended);
+                assert!(seen.outcome.usage.is_some());
+                assert_eq!(seen.outcome.cost.as_deref(), (!asked).then_some("0.000042"));
+                // Whoever prices may take its time, so it is on no engine's thread.
+                let on = setup.priced_on.lock().unwrap().clone();
+                assert_eq!(on.len(), usize::from(asked));
+                assert!(on.iter().all(|name| !name.contains("engine")), "{on:?}");
+            }
+        }
+    }
+}
+
+fn a_large_document_that_is_cut_is_truncated(way: Way) {
+    let text = document(2 * LARGE);
+    let answers = in_parts(&text, &[LARGE + 10_000]);
+    let cut = answers[..answers.len() - 3]
+        .iter()
+        .cloned()
+        .chain([Answer::Close]);
+    let (seen, _) = plain(way, cut.collect(), Pricing::Rates(rates()));
+    assert!(seen.outcome.fault.is_some());
+    assert_ne!((seen.status, seen.end), (Some(200), End::Ended));
+}
+
+fn a_stream_costs_the_same_whoever_prices_it(way: Way) {
+    let usage = format!("data: {{\"choices\":[],{USAGE}}}\n\n");
+    let large = "y".repeat(LARGE + 1_000);
+    let events = [
+        chat_chunk("a", "null"),
+        chat_chunk(&large, "null"),
+        chat_chunk("", "\"stop\""),
+        usage,
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let text = head("text/event-stream") + &events.concat();
+    let mut bodies = Vec::new();
+    for pricing in [Pricing::Rates(rates()), Pricing::Asked] {
+        let text = text.clone();
+        let server = upstream(move |_| vec![Answer::Write(text.clone().into()), Answer::Close]);
+        let mut setup = Setup::streaming(way, &server);
+        setup.pricing = pricing;
+        let body = r#"{"model":"ours","stream":true,"stream_options":{"include_usage":true},"messages":[]}"#;
+        setup.body = Some(Bytes::from_static(body.as_bytes()));
+        let seen = setup.run();
+        assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
+        assert!(seen.text().contains(COST), "it has no cost");
+        bodies.push(seen.body);
+    }
+    assert!(bodies[0] == bodies[1]);
+    let text = String::from_utf8(bodies.remove(0)).unwrap();
+    assert!(text.contains(&large));
+    assert!(text.ends_with("data: [DONE]\n\n"));
+}
+
+fn a_large_folded_stream_is_whole(way: Way) {
+    let part = "z".repeat(50_000);
+    let mut events = vec![chat_chunk(&part, "null"); 12];
+    events.extend([chat_chunk("", "\"stop\""), "data: [DONE]\n\n".to_owned()]);
+    let text = head("text/event-stream") + &events.concat();
+    let server = upstream(move |_| vec![Answer::Write(text.clone().into()), Answer::Close]);
+    let mut setup = Setup::streaming(way, &server);
+    setup.client_streams = false;
+    setup.streaming = Streaming::Always;
+    let seen = setup.run();
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    assert!(
+        seen.text()
+            .contains(&format!(r#""content":"{}""#, part.repeat(12)))
+    );
+}
+
+fn a_large_request_is_edited_and_translated_as_a_small_one(way: Way) {
+    let text = "w".repeat(LARGE + 10_000);
+    let answer = || (head("text/event-stream") + "data: [DONE]\n\n").into_bytes();
+    for (api, body, wanted) in [
+        (
+            Api::Chat,
+            format!(
+                r#"{{"messages":[{{"role":"user","content":"{text}"}}],"model":"ours","stream":true}}"#
+            ),
+            "/v1/chat/completions",
+        ),
+        (
+            Api::Responses,
+            format!(r#"{{"model":"ours","stream":true,"input":"{text}"}}"#),
+            "/v1/chat/completions",
+        ),
+    ] {
+        let server = upstream(move |_| vec![Answer::Write(answer()), Answer::Close]);
+        let mut setup = Setup::streaming(way, &server);
+        setup.api = api;
+        setup.body = Some(body.into());
+        setup.run();
+        let request = server.requests().remove(0);
+        assert!(request.starts_with(&format!("POST {wanted} ")));
+        assert!(request.contains(r#""model":"theirs""#));
+        assert!(request.contains(&format!(r#""content":"{text}""#)));
+        assert!(request.contains(r#""include_usage":true"#));
+    }
+}
+
+both_ways!(
+    a_large_document_is_what_a_small_one_is,
+    a_large_document_that_is_cut_is_truncated,
+    a_stream_costs_the_same_whoever_prices_it,
+    a_large_folded_stream_is_whole,
+    a_large_request_is_edited_and_translated_as_a_small_one,
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cut_of_a_large_document_gives_the_same(
+        size in LARGE - 5_000..2 * LARGE,
+        at in prop::collection::vec(0.0..1.0, 0..6),
+        inline: bool,
+    ) {
+        let text = document(size);
+        let cuts = at.iter().map(|at| (text.len() as f64 * at) as usize).collect::<Vec<_>>();
+        let way = if inline { Way::Inline } else { Way::Task };
+        let (seen, _) = plain(way, in_parts(&text, &cuts), Pricing::Rates(rates()));
+        prop_assert!(seen.body == expected(&text));
+    }
+}

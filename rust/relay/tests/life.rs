@@ -1,0 +1,465 @@
+//! What becomes of an exchange: how long it waits, for whom, what it holds on to, and that it is reported exactly once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
+
+mod support;
+
+use std::future::poll_fn;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::task::Poll;
+use std::time::Duration;
+
+use sluicegate_core::pipeline::Api;
+use sluicegate_relay::{Apis, Engines, FaultKind, Pricing, Taken};
+use support::{Answer, End, PATIENCE, Server, Setup, Way, both_ways, chat_chunk, head, upstream};
+
+const DONE: &str = "data: [DONE]\n\n";
+
+/// Longer than any test may take: a wait for it is a wait for ever.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn stream(events: &[String]) -> Answer {
+    Answer::Write((head("text/event-stream") + &events.concat()).into_bytes())
+}
+
+fn finished() -> [String; 3] {
+    [
+        chat_chunk("a", "null"),
+        chat_chunk("", "\"stop\""),
+        DONE.to_owned(),
+    ]
+}
+
+fn role() -> String {
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n".to_owned()
+}
+
+fn serving() -> Server {
+    upstream(|_| vec![stream(&finished()), Answer::Close])
+}
+
+/// One that sends a token and then says nothing until its peer closes.
+fn stalling() -> Server {
+    upstream(|_| vec![stream(&[chat_chunk("a", "null")]), Answer::Stall])
+}
+
+/// One that sends tokens for as long as they are taken.
+fn flooding() -> Server {
+    upstream(|_| {
+        let events = chat_chunk("a", "null").repeat(1_000).into_bytes();
+        vec![
+            stream(&[]),
+            Answer::Repeat(events, Duration::ZERO),
+            Answer::Stall,
+        ]
+    })
+}
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}/v1", listener.local_addr().unwrap())
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_and_its_upstream_closed() {
+    // No other deadline is set: nothing else would look after it.
+    let server = flooding();
+    let mut setup = Setup::streaming(Way::Task, &server);
+    setup.client_stall = Some(Duration::from_millis(100));
+    setup.orders.reads = Some(1);
+    let engines = support::engines();
+    let running = setup.submit(&engines, &setup.attempt());
+    let closed = server.wait_closed(PATIENCE);
+    // The rest was thrown away; a client that takes again sees a reply that was cut.
+    running.leave();
+    let seen = running.wait();
+    assert!(seen.outcome.stalled);
+    assert!(seen.outcome.client_left);
+    assert!(seen.outcome.fault.is_none());
+    assert_eq!(seen.outcome.status, 200);
+    assert!(seen.left_at.is_none_or(|left| left >= closed));
+}
+
+#[test]
+fn a_client_that_takes_slowly_is_not_cut() {
+    let server = upstream(|_| {
+        let text = "x".repeat(support::CLIENT_BOUND / 2);
+        let events = std::iter::repeat_n(chat_chunk(&text, "null"), 6).chain(finished());
+        vec![stream(&events.collect::<Vec<_>>()), Answer::Close]
+    });
+    let mut setup = Setup::streaming(Way::Task, &server);
+    setup.client_stall = Some(NEVER);
+    let seen = setup.run();
+    assert!(!seen.outcome.stalled);
+    assert_eq!(seen.end, End::Ended);
+    assert!(seen.outcome.fault.is_none());
+}
+
+/// Polls an exchange until its client has got `frames`, drops it, and gives the outcome that it reported.
+fn dropped_after(setup: &Setup, engines: &Engines, frames: usize) -> sluicegate_relay::Outcome {
+    let (sink, mut reply) = Way::Inline.ends();
+    let (exchange, ended) = setup.exchange(&setup.attempt(), sink, |_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let running = Box::pin(exchange.run(engines.any()));
+    assert_eq!(engines.any().active(), 1);
+    runtime.block_on(async {
+        let mut running = running;
+        for _ in 0..frames {
+            let next = poll_fn(|cx| {
+                let over = running.as_mut().poll(cx).is_ready();
+                match reply.take() {
+                    Taken::Frame(_) => Poll::Ready(()),
+                    _ if over => panic!("it ended"),
+                    _ => Poll::Pending,
+                }
+            });
+            tokio::time::timeout(PATIENCE, pin!(next)).await.unwrap();
+        }
+    });
+    assert_eq!(engines.any().active(), 0);
+    let (outcome, kept) = ended.recv_timeout(PATIENCE).unwrap();
+    assert!(kept.is_none(), "it was not whole");
+    assert!(ended.recv_timeout(PATIENCE).is_err(), "reported twice");
+    assert!(matches!(reply.take(), Taken::Aborted));
+    outcome
+}
+
+#[test]
+fn an_exchange_that_is_dropped_is_reported_once() {
+    let server = stalling();
+    let engines = support::engines();
+    let mut setup = Setup::streaming(Way::Inline, &server);
+    setup.keep = Some(1 << 20);
+    setup.pricing = Pricing::Rates(support::rates());
+    let fault =
+        |outcome: &sluicegate_relay::Outcome| outcome.fault.as_ref().map(|fault| fault.kind);
+    let never_polled = dropped_after(&setup, &engines, 0);
+    assert_eq!(fault(&never_polled), Some(FaultKind::Internal));
+    assert_eq!(never_polled.attempts, 0);
+    // What its upstream did is not forgotten.
+    let in_the_middle = dropped_after(&setup, &engines, 1);
+    assert_eq!(fault(&in_the_middle), Some(FaultKind::Internal));
+    assert_eq!((in_the_middle.status, in_the_middle.token_events), (200, 1));
+    assert!(in_the_middle.estimated);
+    assert_eq!(in_the_middle.cost.as_deref(), Some("0.000004"));
+    server.wait_closed(PATIENCE);
+    engines.close();
+    let closed = dropped_after(&setup, &engines, 0);
+    assert_eq!(fault(&closed), Some(FaultKind::Shutdown));
+}
+
+#[test]
+fn a_director_that_panics_cuts_the_client_and_is_told_once() {
+    let setup = {
+        let mut setup = Setup::streaming(Way::Inline, &serving());
+        setup.base_url = nobody();
+        setup
+    };
+    let engines = support::engines();
+    let attempt = setup.attempt();
+    for way in [Way::Task, Way::Inline] {
+        let mut setup = setup.clone();
+        setup.way = way;
+        let seen = setup
+            .submit_heard(&engines, &attempt, |_| {
+                resume_unwind(Box::new("as the test wants"))
+            })
+            .wait();
+        assert_eq!(seen.fault(), Some(FaultKind::Internal), "{way:?}");
+        assert_ne!(seen.end, End::Ended);
+    }
+    // The engine lives on.
+    let server = serving();
+    let seen = Setup::streaming(Way::Task, &server).run_on(&engines, &{
+        let good = Setup::streaming(Way::Task, &server);
+        good.attempt()
+    });
+    assert_eq!(seen.status, Some(200));
+}
+
+/// The request of `setup` is freed while its reply is under way.
+fn is_freed(setup: &mut Setup, body: &str) {
+    let (body, freed) = support::tracked(body);
+    setup.body = Some(body);
+    let engines = support::engines();
+    let running = setup.submit(&engines, &setup.attempt());
+    setup.body = None;
+    running.wait_first_frame();
+    freed.wait();
+    running.leave();
+    let seen = running.wait();
+    assert_eq!(seen.status, Some(200));
+    assert!(seen.outcome.client_left, "it was still under way");
+}
+
+const CHAT: &str =
+    r#"{"model":"ours","stream":true,"messages":[{"role":"user","content":"hello"}]}"#;
+const RESPONSES: &str = r#"{"model":"ours","stream":true,"input":"hello"}"#;
+
+fn a_request_is_freed_when_its_reply_begins(way: Way) {
+    let mut setup = Setup::streaming(way, &stalling());
+    is_freed(&mut setup, CHAT);
+    setup.keepalive = Some(NEVER);
+    setup.drain = Some(sluicegate_relay::DrainLimits {
+        replies: 0,
+        ..Default::default()
+    });
+    is_freed(&mut setup, CHAT);
+}
+
+fn a_request_for_a_response_is_freed_when_its_reply_begins(way: Way) {
+    let response = r#"{"id":"resp_2","object":"response","created_at":1,"status":"in_progress","model":"theirs","output":[]}"#;
+    let created = format!(
+        "event: response.created\ndata: {{\"type\":\"response.created\",\"sequence_number\":0,\"response\":{response}}}\n\n"
+    );
+    let forwarding = upstream(move |_| vec![stream(std::slice::from_ref(&created)), Answer::Stall]);
+    let mut setup = Setup::streaming(way, &forwarding);
+    setup.api = Api::Responses;
+    setup.apis = Apis::Responses;
+    is_freed(&mut setup, RESPONSES);
+    // Of a translated one the client's own bytes go as well.
+    let translating = stalling();
+    setup.base_url = translating.base_url();
+    setup.apis = Apis::Chat;
+    is_freed(&mut setup, RESPONSES);
+}
+
+fn a_request_that_another_upstream_may_need_is_held(way: Way) {
+    let error = "data: {\"error\":{\"message\":\"quota\"}}\n\n".to_owned();
+    let failing = upstream(move |_| vec![stream(&[role(), error.clone()]), Answer::Close]);
+    let second = stalling();
+    let mut setup = Setup::streaming(way, &failing);
+    setup.fallback = vec![second.base_url()];
+    let (body, freed) = support::tracked(CHAT);
+    setup.body = Some(body);
+    let engines = support::engines();
+    let (flag, (tell, told)) = (freed.flag(), channel());
+    let running = setup.submit_heard(&engines, &setup.attempt(), move |_| {
+        let _ = tell.send(flag.load(Ordering::SeqCst));
+    });
+    setup.body = None;
+    assert!(
+        !told.recv_timeout(PATIENCE).unwrap(),
+        "another attempt needs it"
+    );
+    running.wait_first_frame();
+    freed.wait();
+    running.leave();
+    let seen = running.wait();
+    assert_eq!(seen.outcome.attempts, 2);
+    assert!(second.requests()[0].contains("hello"));
+}
+
+fn each_try_is_recorded(way: Way) {
+    let refusing = upstream(|_| {
+        let reply = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}";
+        vec![Answer::Write(reply.into()), Answer::Close]
+    });
+    let last = serving();
+    let mut setup = Setup::streaming(way, &refusing);
+    setup.fallback = vec![nobody(), last.base_url()];
+    let seen = setup.run();
+    assert_eq!(seen.status, Some(200));
+    let tries = &seen.outcome.tries;
+    let said = tries.iter().map(|tried| (tried.fault, tried.status));
+    let expected = [
+        (Some(FaultKind::Status), Some(503)),
+        (Some(FaultKind::Connect), None),
+        (None, Some(200)),
+    ];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
+    assert_eq!(seen.outcome.attempts, 3);
+    for pair in tries.windows(2) {
+        assert!(pair[0].began + pair[0].took <= pair[1].began);
+    }
+    assert!(
+        tries
+            .iter()
+            .all(|tried| &*tried.upstream == "up" && &*tried.model == "theirs")
+    );
+    assert!(tries[2].began + tries[2].took <= seen.outcome.duration);
+}
+
+fn a_failed_try_that_was_the_last_is_recorded_as_it_failed(way: Way) {
+    let error = "data: {\"error\":{\"message\":\"quota\"}}\n\n".to_owned();
+    let usage =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":9}}\n\n"
+            .to_owned();
+    let failing = upstream(move |_| {
+        vec![
+            stream(&[role(), usage.clone(), error.clone()]),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(way, &failing);
+    setup.pricing = Pricing::Rates(support::rates());
+    setup.fallback = vec![nobody()];
+    let seen = setup.run();
+    let tries = &seen.outcome.tries;
+    let faults = tries.iter().map(|tried| tried.fault).collect::<Vec<_>>();
+    assert_eq!(
+        faults,
+        [Some(FaultKind::InBandError), Some(FaultKind::Connect)]
+    );
+    assert_eq!(seen.fault(), Some(FaultKind::Connect));
+    assert_eq!(seen.status, Some(502));
+    // The second has used nothing, whatever the first said of itself.
+    assert_eq!(seen.outcome.usage, None);
+    assert_eq!(seen.outcome.cost, None);
+    assert!(!seen.outcome.streamed);
+}
+
+fn an_attempt_waits_as_it_is_told(way: Way) {
+    let second = serving();
+    let mut setup = Setup::streaming(way, &second);
+    setup.base_url = nobody();
+    setup.fallback = vec![second.base_url()];
+    setup.after = Duration::from_millis(120);
+    let seen = setup.run();
+    let tries = &seen.outcome.tries;
+    assert!(tries[1].began >= tries[0].began + tries[0].took + setup.after);
+    assert_eq!(seen.status, Some(200));
+}
+
+fn a_client_that_leaves_ends_the_wait_for_an_attempt(way: Way) {
+    let second = serving();
+    let mut setup = Setup::streaming(way, &second);
+    setup.base_url = nobody();
+    setup.fallback = vec![second.base_url()];
+    setup.after = NEVER;
+    let engines = support::engines();
+    let (tell, told) = channel();
+    let running = setup.submit_heard(&engines, &setup.attempt(), move |_| tell.send(()).unwrap());
+    told.recv_timeout(PATIENCE).unwrap();
+    running.leave();
+    let seen = running.wait();
+    assert!(seen.outcome.client_left);
+    assert_eq!((seen.outcome.status, seen.outcome.attempts), (499, 1));
+    assert_eq!(seen.outcome.tries.len(), 1);
+    assert_eq!(seen.outcome.tries[0].fault, Some(FaultKind::Connect));
+    assert!(second.requests().is_empty());
+}
+
+fn engines_that_close_end_the_wait_for_an_attempt(way: Way) {
+    let second = serving();
+    let mut setup = Setup::streaming(way, &second);
+    setup.base_url = nobody();
+    setup.fallback = vec![second.base_url()];
+    setup.after = NEVER;
+    let engines = support::engines();
+    let (tell, told) = channel();
+    let running = setup.submit_heard(&engines, &setup.attempt(), move |fault| {
+        tell.send(fault.kind).unwrap()
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(FaultKind::Connect));
+    engines.close();
+    let seen = running.wait();
+    assert_eq!(
+        told.recv_timeout(PATIENCE),
+        Ok(FaultKind::Shutdown),
+        "what to say is asked"
+    );
+    assert_eq!(seen.fault(), Some(FaultKind::Shutdown));
+    assert_eq!((seen.status, seen.end), (Some(502), End::Ended));
+    assert!(second.requests().is_empty());
+}
+
+fn a_decision_that_never_comes_does_not_hold_up_the_end(way: Way) {
+    let mut setup = Setup::streaming(way, &serving());
+    setup.base_url = nobody();
+    setup.silent_director = true;
+    let engines = support::engines();
+    let (tell, told) = channel();
+    let running = setup.submit_heard(&engines, &setup.attempt(), move |_| tell.send(()).unwrap());
+    told.recv_timeout(PATIENCE).unwrap();
+    let (tell, closed) = channel();
+    std::thread::spawn(move || {
+        engines.close();
+        tell.send(()).unwrap();
+    });
+    closed
+        .recv_timeout(PATIENCE)
+        .expect("the engines did not close");
+    let seen = running.wait();
+    assert_eq!(seen.fault(), Some(FaultKind::Connect));
+    assert_eq!((seen.status, seen.end), (None, End::Aborted));
+}
+
+fn a_client_that_leaves_ends_the_wait_for_a_decision(way: Way) {
+    let mut setup = Setup::streaming(way, &serving());
+    setup.base_url = nobody();
+    setup.silent_director = true;
+    let engines = support::engines();
+    let (tell, told) = channel();
+    let running = setup.submit_heard(&engines, &setup.attempt(), move |_| tell.send(()).unwrap());
+    told.recv_timeout(PATIENCE).unwrap();
+    running.leave();
+    let seen = running.wait();
+    assert!(seen.outcome.client_left);
+    assert_eq!(seen.fault(), Some(FaultKind::Connect));
+}
+
+fn what_is_kept_is_the_whole_reply_or_nothing(way: Way) {
+    let whole = finished().concat();
+    let mut setup = Setup::streaming(way, &serving());
+    setup.keep = Some(whole.len());
+    assert_eq!(setup.run().kept.as_deref(), Some(whole.as_bytes()));
+    setup.keep = Some(whole.len() - 1);
+    assert_eq!(setup.run().kept, None, "too large");
+    let stalling = stalling();
+    setup.base_url = stalling.base_url();
+    setup.keep = Some(1 << 20);
+    setup.orders.leave_after_first_frame = true;
+    assert_eq!(setup.run().kept, None, "its client has left");
+}
+
+fn a_reply_that_is_read_on_is_not_kept(way: Way) {
+    let server = upstream(|_| {
+        vec![
+            stream(&[chat_chunk("a", "null")]),
+            Answer::Wait(Duration::from_millis(100)),
+            Answer::Write(finished().concat().into_bytes()),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(way, &server);
+    setup.keep = Some(1 << 20);
+    setup.drain = Some(Default::default());
+    setup.orders.leave_after_first_frame = true;
+    let seen = setup.run();
+    assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(seen.kept, None, "frames are missing in it");
+}
+
+fn a_client_that_was_sent_comments_alone_has_got_a_status(way: Way) {
+    let server = upstream(|_| vec![Answer::Stall]);
+    let mut setup = Setup::streaming(way, &server);
+    setup.keepalive = Some(Duration::from_millis(30));
+    setup.orders.leave_after_first_frame = true;
+    let seen = setup.run();
+    assert_eq!(seen.status, Some(200));
+    assert_eq!((seen.outcome.status, seen.outcome.streamed), (200, true));
+    assert!(seen.outcome.client_left);
+}
+
+both_ways!(
+    a_request_is_freed_when_its_reply_begins,
+    a_request_for_a_response_is_freed_when_its_reply_begins,
+    a_request_that_another_upstream_may_need_is_held,
+    each_try_is_recorded,
+    a_failed_try_that_was_the_last_is_recorded_as_it_failed,
+    an_attempt_waits_as_it_is_told,
+    a_client_that_leaves_ends_the_wait_for_an_attempt,
+    engines_that_close_end_the_wait_for_an_attempt,
+    a_decision_that_never_comes_does_not_hold_up_the_end,
+    a_client_that_leaves_ends_the_wait_for_a_decision,
+    what_is_kept_is_the_whole_reply_or_nothing,
+    a_reply_that_is_read_on_is_not_kept,
+    a_client_that_was_sent_comments_alone_has_got_a_status,
+);

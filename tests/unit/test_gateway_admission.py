@@ -1,0 +1,115 @@
+"""Who may call, and what."""
+
+import hashlib
+import pickle
+
+import pytest
+
+from sluicegate.config import KeyConfig, load_data
+from sluicegate.gateway.admission import MISSING_KEY, MISSING_MODEL, UNKNOWN_KEY, Admission, Refusal
+from sluicegate.gateway.errors import refused
+from sluicegate.gateway.keys import Caller, Keyring, key_digest
+from sluicegate.routing import Model, ModelTable
+
+KEYS = [KeyConfig.model_validate({"name": f"client-{n}", "key": f"sk-{n}"}) for n in range(3)]
+TABLE = ModelTable(
+    load_data({"upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}}, "models": {"m": "local"}})
+)
+
+
+def admission(keys: list[KeyConfig]) -> Admission:
+    return Admission(Keyring(keys), TABLE)
+
+
+def digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_each_key_is_known_by_its_name(number: int) -> None:
+    assert admission(KEYS).identify(digest(b"sk-%d" % number), True) == Caller(f"client-{number}")
+
+
+@pytest.mark.parametrize("presented", [digest(b"sk-11"), b"", b"sk-1", digest(b"sk-1")[:-1], None])
+def test_anything_else_is_nobody(presented: bytes | None) -> None:
+    assert admission(KEYS).identify(presented, True) is UNKNOWN_KEY
+
+
+def test_no_key_at_all_is_told_apart() -> None:
+    assert admission(KEYS).identify(None, False) is MISSING_KEY
+    texts = {refused(refusal).body for refusal in (MISSING_KEY, UNKNOWN_KEY)}
+    assert len(texts) == 2
+    for refusal in (MISSING_KEY, UNKNOWN_KEY):
+        reply = refused(refusal)
+        assert (reply.status, reply.code) == (401, "invalid_api_key")
+        assert (b"www-authenticate", b"Bearer") in reply.headers
+
+
+@pytest.mark.parametrize("presented", [None, digest(b"whatever")])
+def test_without_keys_it_is_anyone(presented: bytes | None) -> None:
+    assert admission([]).identify(presented, presented is not None) == Caller(None)
+
+
+def test_the_front_knows_the_digests_of_all_keys() -> None:
+    assert admission(KEYS).digests == [digest(b"sk-%d" % number) for number in range(3)]
+    assert admission([]).digests is None
+
+
+def test_what_was_found_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return False
+
+    monkeypatch.setattr("sluicegate.gateway.keys.hmac.compare_digest", compare)
+    assert admission(KEYS).identify(digest(b"sk-1"), True) is UNKNOWN_KEY
+    assert compared == [(digest(b"sk-1"), digest(b"sk-1"))]
+
+
+def test_the_keyring_keeps_no_key() -> None:
+    assert b"sk-1" not in pickle.dumps(Keyring(KEYS))
+
+
+# === the header ===
+
+
+@pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER"])
+def test_the_digest_is_of_the_token(scheme: bytes) -> None:
+    assert key_digest(scheme + b" sk-1") == digest(b"sk-1")
+    assert key_digest(scheme + b"  sk-1 ") == digest(b"sk-1")
+
+
+@pytest.mark.parametrize("header", [None, b"", b"sk-1", b"Basic sk-1", b"Bearersk-1"])
+def test_what_is_no_bearer_token_has_none(header: bytes | None) -> None:
+    assert key_digest(header) is None
+
+
+@pytest.mark.parametrize(
+    "header", [b"Bearer", b"Bearer ", b"Bearer sk-", b"Bearer \xff", b"Bearer sk-1 sk-2"]
+)
+def test_another_token_is_nobodys(header: bytes) -> None:
+    assert admission(KEYS).identify(key_digest(header), True) is UNKNOWN_KEY
+
+
+# === models ===
+
+
+def test_a_model_is_found_by_its_name_alone() -> None:
+    found = admission([]).model(Caller(None), "m")
+    assert isinstance(found, Model)
+    assert found.name == "m"
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_no_model_is_not_an_unknown_one(name: str | None) -> None:
+    assert admission([]).model(Caller(None), name) is MISSING_MODEL
+    assert refused(MISSING_MODEL).status == 400
+
+
+@pytest.mark.parametrize("name", ["M", "m ", "other"])
+def test_names_are_not_guessed(name: str) -> None:
+    refusal = admission([]).model(Caller(None), name)
+    assert refusal == Refusal("unknown_model", name)
+    assert isinstance(refusal, Refusal)
+    assert refused(refusal).status == 404
