@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 use sluicegate_relay::{Aborted, Engine, Exchange, Head, Reply, Sink, Taken, inline_reply, reply};
 
 use crate::arrival::Forwarding;
@@ -15,13 +17,60 @@ use crate::stream::Watch;
 
 type Running = Pin<Box<dyn Future<Output = Option<Sink>> + Send>>;
 
+/// Whether the exchange has anything to do. The connection that carries it is polled for reasons of its own, more than once a
+/// chunk, and to ask all that an exchange waits for costs as much as to forward a chunk.
+#[derive(Default)]
+struct Due {
+    set: AtomicBool,
+    connection: AtomicWaker,
+}
+
+impl Wake for Due {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.set.store(true, Ordering::Release);
+        self.connection.wake();
+    }
+}
+
+/// An exchange that is polled where its reply is.
+struct Inline {
+    running: Running,
+    due: Arc<Due>,
+    waker: Waker,
+}
+
+impl Inline {
+    fn new(running: Running) -> Self {
+        let due = Arc::new(Due::default());
+        due.set.store(true, Ordering::Relaxed);
+        Self {
+            running,
+            waker: Waker::from(Arc::clone(&due)),
+            due,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.due.connection.register(cx.waker());
+        if !self.due.set.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        let mut cx = Context::from_waker(&self.waker);
+        self.running.as_mut().poll(&mut cx).map(drop)
+    }
+}
+
 /// The client's end of a reply, and the exchange behind it.
 ///
 /// Over HTTP/1.1 one task does both: an upstream's bytes wake the client's connection, and no other task is in between. Over HTTP/2 the
 /// exchange is a task of its own, because a stream without room is not polled, and its deadlines must run on.
 pub(crate) struct Carried {
     reply: Reply,
-    running: Option<Running>,
+    inline: Option<Inline>,
     engine: Engine,
     clock: Arc<Clock>,
     watch: Option<Watch>,
@@ -43,13 +92,13 @@ impl Carried {
         let exchange = forwarding.into_exchange(sink, settings);
         let mut carried = Self {
             reply,
-            running: None,
+            inline: None,
             engine: engine.clone(),
             clock: Arc::clone(clock),
             watch: Watch::of_task(),
         };
         if alone {
-            carried.running = Some(Box::pin(exchange.run(engine)));
+            carried.inline = Some(Inline::new(Box::pin(exchange.run(engine))));
         } else {
             run(exchange, engine, settings);
         }
@@ -61,7 +110,7 @@ impl Carried {
     pub(crate) fn over(reply: Reply, engine: &Engine, clock: &Arc<Clock>) -> Self {
         Self {
             reply,
-            running: None,
+            inline: None,
             engine: engine.clone(),
             clock: Arc::clone(clock),
             watch: None,
@@ -92,21 +141,29 @@ impl Carried {
         mut take: impl FnMut(&mut Reply) -> Option<T>,
     ) -> Poll<T> {
         if let Some(taken) = take(&mut self.reply) {
-            return Poll::Ready(taken);
+            return self.taken(taken);
         }
         // Taken while it is polled: one that panics is dropped there, and not polled again.
-        match self.running.take() {
-            Some(mut running) => {
-                if running.as_mut().poll(cx).is_pending() {
-                    self.running = Some(running);
+        match self.inline.take() {
+            Some(mut inline) => {
+                if inline.poll(cx).is_pending() {
+                    self.inline = Some(inline);
                 }
             }
             None => self.reply.register(cx),
         }
         match take(&mut self.reply) {
-            Some(taken) => Poll::Ready(taken),
+            Some(taken) => self.taken(taken),
             None => Poll::Pending,
         }
+    }
+
+    /// What was offered is taken: the exchange goes on when it is polled next.
+    fn taken<T>(&self, taken: T) -> Poll<T> {
+        if let Some(inline) = &self.inline {
+            inline.due.set.store(true, Ordering::Release);
+        }
+        Poll::Ready(taken)
     }
 }
 
@@ -114,7 +171,7 @@ impl Drop for Carried {
     fn drop(&mut self) {
         let alone = self.watch.as_ref().is_some_and(Watch::has_stalled);
         self.reply.leave(alone || self.clock.has_stalled());
-        if let Some(running) = self.running.take() {
+        if let Some(Inline { running, .. }) = self.inline.take() {
             // The client has left: what is to follow, reading on or the record, is no more a part of its connection.
             self.engine.spawn(async move {
                 let _ = running.await;

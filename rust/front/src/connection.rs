@@ -47,16 +47,21 @@ pub(crate) async fn serve(
     };
     let builder = builder(&state, &listening, http2);
     let draining = state.draining.clone();
-    let service = Service::new(state, listening, engine, Arc::clone(&clock));
+    let service = Service::new(Arc::clone(&state), listening, engine, Arc::clone(&clock));
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
     let mut draining = pin!(draining.cancelled_owned());
     let mut ending = false;
+    let mut told = false;
     let mut timer = pin!(sleep_until(Instant::now()));
     poll_fn(|cx| {
-        if !ending && draining.as_mut().poll(cx).is_ready() {
-            ending = true;
-            connection.as_mut().graceful_shutdown();
+        // Once it has the waker it need not be asked: that takes a lock, and the flag does not.
+        if !ending && (!told || state.is_draining()) {
+            told = true;
+            if draining.as_mut().poll(cx).is_ready() {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
         }
         loop {
             if connection.as_mut().poll(cx).is_ready() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -82,10 +82,21 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     pub(crate) connections: AtomicUsize,
     pub(crate) draining: CancellationToken,
+    /// The same as a flag: a look at the token takes a lock, which all connections share.
+    drained: AtomicBool,
     callers: RwLock<Arc<Callers>>,
 }
 
 impl State {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drained.load(Ordering::Acquire)
+    }
+
+    fn drain(&self) {
+        self.drained.store(true, Ordering::Release);
+        self.draining.cancel();
+    }
+
     pub(crate) fn callers(&self) -> Arc<Callers> {
         let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&callers)
@@ -148,6 +159,7 @@ impl Front {
             in_flight: InFlight::default(),
             connections: AtomicUsize::new(0),
             draining: CancellationToken::new(),
+            drained: AtomicBool::new(false),
             callers: RwLock::new(Arc::new(Callers::nobody())),
         };
         Ok(Self {
@@ -275,12 +287,12 @@ impl Front {
 
     /// Accept no more; connections end after the reply under way.
     pub fn drain(&self) {
-        self.state.draining.cancel();
+        self.state.drain();
     }
 
     /// End every exchange, and the threads. Idempotent; blocks until the threads are gone.
     pub fn close(&self) {
-        self.state.draining.cancel();
+        self.state.drain();
         self.engines.close();
     }
 

@@ -224,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_ends_too_soon_or_is_garbled_is_malformed() {
+    fn a_body_that_ends_too_soon_is_incomplete_and_a_garbled_one_malformed() {
         assert_eq!(
             read(&length(20), &[b"x"], MOMENT, true),
-            Err(Refusal::Malformed)
+            Err(Refusal::Incomplete)
         );
         let chunked = "transfer-encoding: chunked\r\n";
         assert_eq!(
@@ -236,7 +236,7 @@ mod tests {
         );
         assert_eq!(
             read(chunked, &[b"5\r\nhello\r\n"], MOMENT, true),
-            Err(Refusal::Malformed)
+            Err(Refusal::Incomplete)
         );
     }
 

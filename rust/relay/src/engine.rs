@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     /// Replies that are read on without a client.
     pub(crate) draining: AtomicUsize,
     pub(crate) closing: CancellationToken,
+    /// The same as a flag: a look at the token takes a lock, which all engines share.
+    closed: AtomicBool,
     idle: Notify,
 }
 
@@ -65,6 +67,12 @@ impl Engine {
     #[must_use]
     pub fn active(&self) -> usize {
         self.shared.active.load(Ordering::Acquire)
+    }
+
+    /// Whether all exchanges are to end.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
     }
 
     /// Cancelled when all exchanges are to end.
@@ -183,6 +191,7 @@ fn live(runtime: Runtime, life: impl Future<Output = ()>, death: Death<'_>) {
 /// A thread's own task: it ends once everything is to end, and has, or has had its time for it.
 async fn until_closed(stop: &CancellationToken, shared: &Shared) {
     stop.cancelled().await;
+    shared.closed.store(true, Ordering::Release);
     shared.closing.cancel();
     let idle = shared.idle.notified();
     if shared.active.load(Ordering::Acquire) > 0 {

@@ -480,7 +480,7 @@ impl Session {
             leaving: &mut self.leaving,
             given: &mut self.given,
         };
-        let end = pumping.pump.run(&mut client, self.engine.closing()).await;
+        let end = pumping.pump.run(&mut client, &self.engine).await;
         drop(pumping);
         match end {
             PumpEnd::Complete | PumpEnd::Aborted if self.leaving.departed() => Tried::Left,

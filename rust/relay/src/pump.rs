@@ -12,12 +12,12 @@ use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::encode;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use crate::asked::Given;
 use crate::deadlines::{Deadlines, Progress};
 use crate::decode::{BodyError, ReplyBody};
 use crate::director::{Attempt, ByRates, Director, Pricing};
+use crate::engine::Engine;
 use crate::fault::{Fault, FaultKind};
 use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
@@ -150,9 +150,10 @@ impl Pump {
     pub(crate) async fn run(
         &mut self,
         client: &mut Client<'_>,
-        closing: &CancellationToken,
+        engine: &Engine,
     ) -> PumpEnd {
-        let mut closing = pin!(closing.cancelled());
+        let mut closing = pin!(engine.closing().cancelled());
+        let mut told = false;
         let mut reads = 0;
         loop {
             let turn = std::future::poll_fn(|cx| {
@@ -176,8 +177,12 @@ impl Pump {
                 if here && client.sink.poll_left(cx).is_ready() {
                     return Poll::Ready(Turn::Left);
                 }
-                if closing.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Turn::Closing);
+                // Once it has the waker it need not be asked: that takes a lock, and the flag does not.
+                if !told || engine.is_closing() {
+                    told = true;
+                    if closing.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Turn::Closing);
+                    }
                 }
                 self.poll_timer(cx, client)
             })

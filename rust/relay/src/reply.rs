@@ -212,6 +212,10 @@ impl Sink {
 
     /// Ready once the client has left.
     pub fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Where one task polls both ends, whoever drops the other end polls this one next.
+        if self.shared.inline && !self.has_left() {
+            return Poll::Pending;
+        }
         self.poll(cx, |state| state.left)
     }
 
