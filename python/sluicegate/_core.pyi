@@ -293,6 +293,17 @@ class Outcome:
     """Longest time between two reads that bore tokens."""
     duration: Final[float]
     upstream_request_id: Final[str | None]
+    def figures(self) -> tuple[
+        str, str, str | None, int, list[tuple[str, str, str | None, int | None, float, float]], str | None,
+        tuple[str, ...], str | None, int, int, int, int, bool, float | None, float | None, float | None,
+        int | None, int | None, int | None, int | None, int | None, bool, str | None, str | None, bool,
+    ]:  # fmt: skip
+        """What a record says of the attempts, at once: `upstream`, `upstream_model`, `upstream_request_id`,
+        `attempts`, `tries`, the fault's kind, `left_out`, `finish_reason`, `events`, `malformed`, `bytes_in`,
+        `bytes_out`, `streamed`; of a stream the seconds to its first token, between two on average, and of
+        the longest gap; the tokens of input, cached input, cache writes, output (`counted_output` where it is
+        `estimated`) and reasoning; `estimated`, `cost`, the upstream's own cost, `priced`.
+        """
 
 @final
 class Tariff:

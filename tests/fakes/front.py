@@ -78,6 +78,20 @@ class FakeOutcome:
     duration: float = 0.25
     upstream_request_id: str | None = None
 
+    def figures(self) -> tuple[Any, ...]:
+        usage = self.usage or FakeUsage()
+        first, last, gaps = self.first_token, self.last_token, self.token_events - 1
+        gap = None if first is None or last is None or gaps < 1 else (last - first) / gaps
+        times = (first, gap, self.longest_gap) if self.streamed else (None, None, None)
+        output = self.counted_output if self.estimated else usage.output_tokens
+        return (
+            self.upstream, self.upstream_model, self.upstream_request_id, self.attempts, self.tries,
+            None if self.fault is None else self.fault.kind, tuple(self.left_out), self.finish_reason,
+            self.events, self.malformed, self.bytes_in, self.bytes_out, self.streamed, *times,
+            usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens, output,
+            usage.reasoning_tokens, self.estimated, self.cost, usage.upstream_cost, self.priced,
+        )  # fmt: skip
+
 
 def unforwarded(status: int, **fields: Any) -> FakeOutcome:
     """Of a request that no upstream was asked about."""

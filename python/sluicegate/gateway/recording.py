@@ -57,8 +57,7 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
         record.response_id = run.response_id
         record.client_left = False
     if outcome.attempts:
-        _add_attempts(record, outcome)
-        _add_usage(record, call, outcome)
+        _add_attempts(record, call, outcome)
     return record
 
 
@@ -104,55 +103,28 @@ def _outcome_result(outcome: Outcome, run: Run | None) -> Result:
     return "failed" if outcome.finish_reason == "abort" else "ok"
 
 
-def _add_attempts(record: RequestRecord, outcome: Outcome) -> None:
-    fault = outcome.fault
-    record.upstream = outcome.upstream
-    record.upstream_model = outcome.upstream_model
-    record.upstream_request_id = outcome.upstream_request_id
-    record.attempts = outcome.attempts
-    record.tries = outcome.tries
-    record.fault = None if fault is None else fault.kind
-    record.left_out = tuple(outcome.left_out)
-    record.finish_reason = outcome.finish_reason
-    record.events = outcome.events
-    record.malformed = outcome.malformed
-    record.bytes_in = outcome.bytes_in
-    record.bytes_out = outcome.bytes_out
-    if outcome.streamed:
-        record.streamed = True
-        first, last = outcome.first_token, outcome.last_token
-        record.time_to_first_token = first
-        record.longest_gap = outcome.longest_gap
-        if first is not None and last is not None and outcome.token_events > 1:
-            record.inter_token_latency = (last - first) / (outcome.token_events - 1)
-
-
-def _add_usage(record: RequestRecord, call: Call, outcome: Outcome) -> None:
-    usage = outcome.usage
-    if usage is not None:
-        record.input_tokens = usage.input_tokens
-        record.cached_input_tokens = usage.cached_input_tokens
-        record.cache_write_tokens = usage.cache_write_tokens
-        record.output_tokens = usage.output_tokens
-        record.reasoning_tokens = usage.reasoning_tokens
-        record.upstream_cost = usage.upstream_cost
-    if outcome.estimated:
-        record.estimated = True
-        record.output_tokens = outcome.counted_output
-    elif usage is None:
-        return
+def _add_attempts(record: RequestRecord, call: Call, outcome: Outcome) -> None:
+    (
+        record.upstream, record.upstream_model, record.upstream_request_id, record.attempts, record.tries,
+        record.fault, record.left_out, record.finish_reason, record.events, record.malformed, record.bytes_in,
+        record.bytes_out, record.streamed, record.time_to_first_token, record.inter_token_latency,
+        record.longest_gap, record.input_tokens, record.cached_input_tokens, record.cache_write_tokens,
+        record.output_tokens, record.reasoning_tokens, record.estimated, record.cost, record.upstream_cost,
+        record.priced,
+    ) = outcome.figures()  # fmt: skip
     prices = call.serving.prices
     if prices.by_tariff:
-        record.cost = outcome.cost
-        record.priced = outcome.priced
+        return
+    usage = outcome.usage
+    if usage is None and not record.estimated:
         return
     cost: Cost | None
-    if usage is not None and not outcome.estimated and usage == call.priced_usage:
+    if usage is not None and not record.estimated and usage == call.priced_usage:
         cost = call.cost
     else:
-        known = usage if usage is not None and not outcome.estimated else None
+        known = usage if usage is not None and not record.estimated else None
         asked = CountedUsage(outcome.counted_output, usage) if known is None else known
-        cost = prices.cost(record.model, outcome.upstream_model, asked)
+        cost = prices.cost(record.model, record.upstream_model, asked)
     record.priced = cost is not None
     record.cost = None if cost is None else _plain(cost.total)
 

@@ -3,7 +3,6 @@
 Neither the event loop nor the relay ever waits for whoever reads them.
 """
 
-import contextlib
 import os
 import select
 import stat
@@ -80,17 +79,17 @@ class LineWriter:
         limit = _PIPE_BUF if stat.S_ISFIFO(os.fstat(self._fd).st_mode) else 1 << 20
         block: list[bytes] = []
         size = 0
-        while True:
-            line = None
-            with contextlib.suppress(IndexError):
-                line = self._waiting.popleft()
-            if block and (line is None or size + len(line) > limit):
+        waiting = self._waiting
+        # Nobody else takes from it.
+        while waiting:
+            line = waiting.popleft()
+            if block and size + len(line) > limit:
                 yield b"".join(block)
                 block, size = [], 0
-            if line is None:
-                return
             block.append(line)
             size += len(line)
+        if block:
+            yield b"".join(block)
 
     def _write_all(self, block: bytes) -> None:
         view = memoryview(block)

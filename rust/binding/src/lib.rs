@@ -2,10 +2,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `asgi` | a [`sluicegate_relay::Sink`] over an ASGI server's `send` |
-//! | `delivery` | which replies have frames ready; all of them are delivered in one hold of the GIL |
-//! | `director` | the relay's decisions, asked of a Python object |
-//! | `exchange`, `relay`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
+//! | `decisions` | the queue of decisions, and its events |
+//! | `front`, `outcome`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
 //! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
 #![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
