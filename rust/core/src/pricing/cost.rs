@@ -182,6 +182,9 @@ impl Draft {
 /// Appends `amount` × 10^-`scale` without an exponent: those are legal JSON, but readers that are not JSON parsers
 /// (spreadsheets, SQL) stumble over them.
 fn plain(text: &mut String, amount: U256, scale: usize) {
+    if amount == U256::ZERO {
+        return text.push('0');
+    }
     digits(text, amount, scale + 1);
     text.insert(text.len() - scale, '.');
     text.truncate(text.trim_end_matches('0').len());
