@@ -161,9 +161,9 @@ impl Pump {
                 if here && client.sink.has_left() {
                     return Poll::Ready(Turn::Left);
                 }
-                // A turn that reads needs nobody to wake it, but what is always ready to be read must not hide the relay's closing or a
-                // deadline.
-                if reads % READS_PER_TURN == 0 {
+                // A turn that reads needs nobody to wake it, so that a short reply never arms its timer. But what is always ready to be read
+                // must not hide the relay's closing or a deadline.
+                if (reads + 1) % READS_PER_TURN == 0 {
                     if closing.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Turn::Closing);
                     }
