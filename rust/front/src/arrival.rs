@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::Request;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_relay::offload::{LARGE, offload};
-use sluicegate_relay::{Asked, ErrorReply, Exchange, HeaderList, ResponsesAsked, Sink};
+use sluicegate_relay::{Asked, ErrorReply, Exchange, ResponsesAsked, Sink};
 use tokio::sync::oneshot;
 
 use crate::decisions::{Arrived, Decision, Event, Forward};
@@ -70,7 +71,7 @@ pub(crate) async fn parse(
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
     pub(crate) endpoint: Endpoint,
-    pub(crate) headers: HeaderList,
+    pub(crate) headers: HeaderMap,
     pub(crate) size: usize,
     pub(crate) request: Result<AskedRequest, Error>,
     pub(crate) report: Report,

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::ServerConfig;
 use sluicegate_relay::{DrainLimits, Engines, HeaderList, Reply, reply};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -255,7 +256,7 @@ impl Front {
                 };
                 let arrival = Arrival {
                     endpoint,
-                    headers: submission.headers,
+                    headers: header_map(submission.headers),
                     size,
                     request,
                     report,
@@ -310,6 +311,16 @@ impl Front {
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
+}
+
+/// What is no header is left out.
+fn header_map(list: HeaderList) -> HeaderMap {
+    list.into_iter()
+        .filter_map(|(name, value)| {
+            let name = HeaderName::from_bytes(&name).ok()?;
+            Some((name, HeaderValue::from_maybe_shared(value).ok()?))
+        })
+        .collect()
 }
 
 /// Connections that wait for an engine to accept them.

@@ -110,7 +110,7 @@ impl Serving {
 
     async fn forward(
         &self,
-        asking: Asking,
+        mut asking: Asking,
         endpoint: Endpoint,
         mut body: Incoming,
     ) -> Response<ReplyBody> {
@@ -167,7 +167,7 @@ impl Serving {
         drop(text);
         let arrival = Arrival {
             endpoint,
-            headers: header_list(&asking.parts.headers),
+            headers: std::mem::take(&mut asking.parts.headers),
             size,
             request,
             report,
@@ -310,18 +310,6 @@ fn is_event_stream(head: &Head) -> bool {
     head.headers.iter().any(|(name, value)| {
         name.as_ref() == b"content-type" && value.starts_with(b"text/event-stream")
     })
-}
-
-fn header_list(headers: &HeaderMap) -> HeaderList {
-    headers
-        .iter()
-        .map(|(name, value)| {
-            (
-                Bytes::copy_from_slice(name.as_str().as_bytes()),
-                Bytes::copy_from_slice(value.as_bytes()),
-            )
-        })
-        .collect()
 }
 
 /// The client's own id where it is fit for headers and logs, else a new one of 128 random bits.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::HeaderMap;
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::Api;
@@ -13,7 +14,6 @@ use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat}
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 use crate::fault::{Fault, FaultKind};
-use crate::reply::HeaderList;
 use crate::upstream::{Streaming, Upstream};
 
 /// A request for a response.
@@ -37,7 +37,7 @@ pub(crate) struct Given {
     pub(crate) forms: Forms,
     /// The endpoint below the upstream's base URL.
     pub(crate) path: Box<str>,
-    pub(crate) headers: HeaderList,
+    pub(crate) headers: HeaderMap,
 }
 
 /// What an upstream wants to be sent.
@@ -205,7 +205,7 @@ pub(crate) fn now() -> u64 {
 }
 
 /// The endpoint of an interface that requests are translated to, below an upstream's base URL.
-pub(crate) fn path_of(api: Api) -> &'static str {
+pub(crate) const fn path_of(api: Api) -> &'static str {
     match api {
         Api::Chat => "/chat/completions",
         Api::Completions => "/completions",

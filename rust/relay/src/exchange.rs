@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderMap;
-use http::{Method, Request as HttpRequest, Response, StatusCode, Uri};
+use http::{Method, Request as HttpRequest, Response, StatusCode};
 use http_body_util::Full;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Api, ReplyPlan};
@@ -27,7 +27,7 @@ use crate::leaving::{DrainLimits, Leaving};
 use crate::offload::{LARGE, offload};
 use crate::outcome::{Outcome, Try};
 use crate::pump::{Client, Pump, PumpEnd};
-use crate::reply::{HeaderList, Sink};
+use crate::reply::Sink;
 use crate::unanswered::SendError;
 use crate::upstream::{Route, Upstream};
 
@@ -53,7 +53,7 @@ pub struct Asked {
     /// The endpoint below the upstream's base URL, with its leading slash.
     pub path: Box<str>,
     /// The client's headers.
-    pub headers: HeaderList,
+    pub headers: HeaderMap,
 }
 
 /// What one exchange is made of.
@@ -320,7 +320,7 @@ impl Session {
             Some(_) => asked::path_of(form.api),
             None => &*given.path,
         };
-        let Ok(uri) = format!("{}{path}", upstream.base).parse::<Uri>() else {
+        let Some(uri) = upstream.uri(path) else {
             return internal();
         };
         let (stream, mut usage) = form.streaming(&given.request, &upstream);

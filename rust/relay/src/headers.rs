@@ -140,31 +140,20 @@ fn is_listed(name: &HeaderName, listed: &[&[u8]]) -> bool {
 }
 
 /// The headers of a request to `upstream`.
-pub(crate) fn up(client: &[(Bytes, Bytes)], upstream: &Upstream, request_id: &str) -> HeaderMap {
+pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, request_id: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(client.len() + upstream.headers.len() + 3);
-    let values = |of: &'static [u8]| {
-        client
-            .iter()
-            .filter(move |(name, _)| name.eq_ignore_ascii_case(of))
-            .map(|(_, value)| &value[..])
-    };
-    let listed = listed(values(b"connection"));
+    let connection = client.get_all(header::CONNECTION).iter();
+    let listed = listed(connection.map(HeaderValue::as_bytes));
     let forwards_authorization =
-        upstream.forward_authorization && values(b"authorization").next().is_some();
+        upstream.forward_authorization && client.contains_key(header::AUTHORIZATION);
     for (name, value) in client {
-        let Ok(name) = HeaderName::from_bytes(name) else {
-            continue;
-        };
         let goes = is_named(name.as_str(), &UP, &UP_PREFIXES)
             || forwards_authorization
                 && (name == header::AUTHORIZATION
                     || UP_WITH_AUTHORIZATION.contains(&name.as_str()))
-            || upstream.forward_headers.contains(&name);
-        if !goes || is_listed(&name, &listed) || upstream.headers.contains_key(&name) {
-            continue;
-        }
-        if let Ok(value) = HeaderValue::from_maybe_shared(value.clone()) {
-            headers.append(name, value);
+            || upstream.forward_headers.contains(name);
+        if goes && !is_listed(name, &listed) && !upstream.headers.contains_key(name) {
+            headers.append(name, value.clone());
         }
     }
     for (name, value) in &upstream.headers {

@@ -16,6 +16,7 @@ use sluicegate_core::responses::request::from_chat::ResponsesTarget;
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 use sluicegate_core::usage::Dialect;
 
+use crate::asked::path_of;
 use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
@@ -192,11 +193,22 @@ impl std::fmt::Display for UpstreamError {
 
 impl std::error::Error for UpstreamError {}
 
+/// Most requests go to one of these.
+const PATHS: [&str; 5] = [
+    path_of(Api::Chat),
+    path_of(Api::Completions),
+    path_of(Api::Embeddings),
+    path_of(Api::Responses),
+    path_of(Api::Messages),
+];
+
 /// An inference server and its connections. Cheap to share.
 pub struct Upstream {
     /// The configured name.
     pub name: Box<str>,
     pub(crate) base: String,
+    /// Those of the usual paths.
+    uris: Vec<(&'static str, Uri)>,
     pub(crate) headers: HeaderMap,
     pub(crate) apis: Apis,
     pub(crate) chat: ChatTarget,
@@ -242,9 +254,20 @@ impl Upstream {
         let forward_headers = names(&settings.forward_headers, headers::may_go_up)?;
         let reply_headers = names(&settings.reply_headers, headers::may_go_down)?;
         let tls = tls_config(&settings)?;
+        let base = settings.base_url.trim_end_matches('/').to_owned();
+        let uris = PATHS
+            .into_iter()
+            .map(|path| {
+                Ok((
+                    path,
+                    format!("{base}{path}").parse().map_err(|_| bad_url())?,
+                ))
+            })
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             name: name.into(),
-            base: settings.base_url.trim_end_matches('/').to_owned(),
+            base,
+            uris,
             headers,
             apis: settings.apis,
             chat: settings.chat.clone(),
@@ -260,6 +283,16 @@ impl Upstream {
             reply_headers,
             client: client(&settings, tls, uri),
         })
+    }
+}
+
+impl Upstream {
+    /// Where it has `path`.
+    pub(crate) fn uri(&self, path: &str) -> Option<Uri> {
+        match self.uris.iter().find(|(known, _)| *known == path) {
+            Some((_, uri)) => Some(uri.clone()),
+            None => format!("{}{path}", self.base).parse().ok(),
+        }
     }
 }
 

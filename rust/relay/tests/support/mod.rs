@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use sluicegate_core::cost::Members;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Api, Pricer};
@@ -329,7 +330,8 @@ impl Setup {
             _ => format!(r#"{{"model":"ours","stream":{stream},"messages":[]}}"#),
         };
         let body = self.body.clone().unwrap_or_else(|| text.into());
-        let headers = vec![("authorization".into(), "Bearer client".into())];
+        let headers =
+            HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer client"))]);
         let limits = Limits::default();
         if self.api == Api::Responses {
             let request = Arc::new(ResponsesRequest::parse(body, &limits).unwrap());
