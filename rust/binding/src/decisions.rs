@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 use sluicegate_core::cost::Members;
+use sluicegate_core::request::Request;
 use sluicegate_front::AskedRequest;
 use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked,
@@ -67,7 +68,7 @@ fn attempt(
 fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Py<PyAny>> {
     Ok(match request {
         AskedRequest::Plain(request) => {
-            let inner = request.clone();
+            let inner = Request::clone(request);
             Py::new(py, PyRequest { inner })?.into_any()
         }
         AskedRequest::Responses(request) => {

@@ -22,7 +22,7 @@ use crate::report::Report;
 #[derive(Debug, Clone)]
 pub enum AskedRequest {
     /// To any endpoint but Responses.
-    Plain(Request),
+    Plain(Arc<Request>),
     /// For a response.
     Responses(Arc<ResponsesRequest>),
 }
@@ -37,7 +37,7 @@ impl AskedRequest {
             Endpoint::Responses => {
                 Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?))
             }
-            _ => Self::Plain(Request::parse(body, limits)?),
+            _ => Self::Plain(Arc::new(Request::parse(body, limits)?)),
         })
     }
 
@@ -139,7 +139,7 @@ impl Arrival {
         };
         let asked = match request {
             AskedRequest::Plain(request) => Asked {
-                request,
+                request: Arc::unwrap_or_clone(request),
                 responses: None,
                 path: endpoint.path().into(),
                 headers,

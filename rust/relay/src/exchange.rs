@@ -530,7 +530,7 @@ impl Session {
             include_usage: self.include_usage,
             declared_stream,
             dialect: route.upstream.dialect,
-            reply_model: route.reply_model.clone(),
+            reply_model: route.reply_model.as_deref().map(Into::into),
             limits: self.limits,
             ..ReplyPlan::new(self.api, self.streams)
         }

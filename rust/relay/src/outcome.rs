@@ -1,5 +1,8 @@
 //! How an exchange ended.
+//!
+//! Names are shared and not copied: a record is dropped on another thread than the one that made it, and what is freed there costs more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::usage::Usage;
@@ -12,9 +15,9 @@ use crate::upstream::Route;
 #[derive(Debug, Clone)]
 pub struct Try {
     /// The upstream's configured name.
-    pub upstream: Box<str>,
+    pub upstream: Arc<str>,
     /// Its name of the model.
-    pub model: Box<str>,
+    pub model: Arc<str>,
     /// Why it failed; `None` for one that served.
     pub fault: Option<FaultKind>,
     /// The upstream's status, where there was one.
@@ -59,9 +62,9 @@ pub struct Outcome {
     /// The status the client got; 499 where it left before one was sent.
     pub status: u16,
     /// The upstream that served, or was tried last.
-    pub upstream: Box<str>,
+    pub upstream: Arc<str>,
     /// The upstream's name of the model.
-    pub upstream_model: Box<str>,
+    pub upstream_model: Arc<str>,
     /// Attempts made.
     pub attempts: u32,
     /// The client was sent an event stream.
@@ -147,8 +150,6 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use sluicegate_core::pricing::{self, CostStyle, Rates, Tariff};
 
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ pub(crate) struct Client<'a> {
 pub(crate) struct Pump {
     pipeline: Pipeline,
     body: ReplyBody,
-    upstream: Box<str>,
+    upstream: Arc<str>,
     deadlines: Deadlines,
     progress: Progress,
     timer: Option<Pin<Box<Sleep>>>,

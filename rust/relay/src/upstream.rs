@@ -205,7 +205,7 @@ const PATHS: [&str; 5] = [
 /// An inference server and its connections. Cheap to share.
 pub struct Upstream {
     /// The configured name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     pub(crate) base: String,
     /// Those of the usual paths.
     uris: Vec<(&'static str, Uri)>,
@@ -377,9 +377,9 @@ pub struct Route {
     /// Where.
     pub upstream: Arc<Upstream>,
     /// The upstream's name for the model.
-    pub model: Box<str>,
+    pub model: Arc<str>,
     /// Put this name into the reply; `None` keeps the upstream's own.
-    pub reply_model: Option<Box<str>>,
+    pub reply_model: Option<Arc<str>>,
     /// Where its client leaves, a reply is read on for its usage; else the upstream is closed at once.
     pub drain: bool,
 }
