@@ -45,6 +45,7 @@ pub(crate) async fn accept(
         };
         // Streams of tokens are small writes that must not wait for each other.
         let _ = stream.set_nodelay(true);
+        bound_unsent(&stream, state.settings.limits.client_buffer);
         let (on, state, listening) = (engine.clone(), Arc::clone(&state), Arc::clone(&listening));
         engine.spawn(async move {
             state.connections.fetch_add(1, Ordering::Relaxed);
@@ -68,6 +69,16 @@ impl Drop for Accepting {
         }
     }
 }
+
+/// The system's part of what is held for a slow client: half of the bound. Left to itself it grows to megabytes a connection.
+#[cfg(target_os = "linux")]
+fn bound_unsent(stream: &TcpStream, client_buffer: usize) {
+    let part = u32::try_from(client_buffer / 2).unwrap_or(u32::MAX);
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(part);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_unsent(_: &TcpStream, _: usize) {}
 
 struct Counted(Arc<State>);
 

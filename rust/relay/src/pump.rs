@@ -148,11 +148,7 @@ impl Pump {
     }
 
     /// Pump to the end.
-    pub(crate) async fn run(
-        &mut self,
-        client: &mut Client<'_>,
-        engine: &Engine,
-    ) -> PumpEnd {
+    pub(crate) async fn run(&mut self, client: &mut Client<'_>, engine: &Engine) -> PumpEnd {
         let mut closing = pin!(engine.closing().cancelled());
         let mut told = false;
         let mut reads = 0;
