@@ -1,8 +1,8 @@
-"""Following a response's events as they are kept, whichever worker runs it.
+"""Following a response's events as they are kept, whichever process runs it.
 
-What this process commits reaches its own followers at once. What another worker commits is found by asking
+What this process commits reaches its own followers at once. What another process commits is found by asking
 the store every `POLL_SECONDS`, in one query for all that is followed here, and only while something is: with
-the writers' window that makes some 110 ms and a commit at most, whether the workers share a file or a
+the writers' window that makes some 110 ms and a commit at most, whether the processes share a file or a
 server, and needs no sockets between them that could be stale after a crash.
 """
 
@@ -149,7 +149,7 @@ class Following:
         if self._poll is not None:
             await self._poll
 
-    # === what other workers commit ===
+    # === what other processes commit ===
 
     async def _poll_others(self) -> None:
         polls = 0

@@ -1,10 +1,10 @@
 """Who works on which background response.
 
-A worker that takes one on holds it under a lease, which it renews while it lives, and a fence: a number that
+A process that takes one on holds it under a lease, which it renews while it lives, and a fence: a number that
 grows each time that somebody takes the response over. All that is written about it names the fence, so a
-worker that was only slow, and comes back after its work was given to another, writes nothing.
+process that was only slow, and comes back after its work was given to another, writes nothing.
 
-Leases are compared with the clock of whoever looks; workers on several machines need clocks that agree to
+Leases are compared with the clock of whoever looks; processes on several machines need clocks that agree to
 well within `lease_seconds`.
 """
 
@@ -25,7 +25,7 @@ from sluicegate.responses.repository import ENTRY
 from sluicegate.responses.schema import events, payloads, responses
 
 # A response that has been begun this often and never came to anything is not begun again: it may be what
-# kills the workers.
+# kills the processes.
 MAX_ATTEMPTS = 5
 
 
@@ -122,7 +122,7 @@ class Leases:
             return set((await connection.execute(query)).scalars())
 
     async def abandoned(self, queued_before: float, limit: int = 50) -> list[Entry]:
-        """Responses whose worker is gone, and those that have been queued since before that time."""
+        """Responses whose process is gone, and those that have been queued since before that time."""
         query = select(*ENTRY).where(
             or_(
                 (responses.c.status == "in_progress") & (responses.c.lease_until < time.time()),

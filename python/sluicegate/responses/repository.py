@@ -44,7 +44,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits, over all workers."""
+    """What waits, over all processes."""
 
     queued: int
     running: int

@@ -1,4 +1,4 @@
-"""Running background responses: so many at once in each worker, from a queue that all workers share."""
+"""Running background responses: so many at once in each process, from a queue that all share."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,11 @@ from sluicegate.responses.settling import Settling
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
 
-# How often it is asked whether another worker left something in the queue. What is created here is begun here
-# at once, where there is room.
+# How often it is asked whether another process left something in the queue. What is created here is begun
+# here at once, where there is room.
 QUEUE_POLL_SECONDS = 0.5
 
-# How soon a cancellation through another worker is noticed.
+# How soon a cancellation through another process is noticed.
 HELD_POLL_SECONDS = 0.1
 
 # Renewals that may fail before a lease is lost.
@@ -30,7 +30,7 @@ _RENEWALS = 3
 
 _RETRY_SECONDS = 1.0
 
-INTERRUPTED = Failure("The worker that ran this response ended before it did.")
+INTERRUPTED = Failure("The process that ran this response ended before it did.")
 OVERDUE = Failure("The response waited too long to be run.")
 
 

@@ -25,7 +25,7 @@ from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Begin, Final, Keep, Write, Writer
 from sluicegate.telemetry import Log, StoredMetrics, where
 
-# A live response is kept when it has ended, which its client may learn a moment before another worker does.
+# A live response is kept when it has ended, which its client may learn a moment before another process does.
 _MOMENT_SECONDS = 0.5
 _LOOK_AGAIN_SECONDS = 0.03
 

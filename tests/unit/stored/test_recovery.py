@@ -57,7 +57,7 @@ async def test_interrupted_work_with_output_fails_when_its_lease_is_over(start: 
     before = await followed_so_far(dead, id)
     lives = await start(Upstream(), lease_seconds=LEASE)
     found = await until(lives, id, "failed")
-    assert found["error"]["message"] == "The worker that ran this response ended before it did."
+    assert found["error"]["message"] == "The process that ran this response ended before it did."
     kept = await followed(lives, id)
     assert kept[: len(before)] == before
     assert numbers(kept) == list(range(len(kept)))
