@@ -10,7 +10,7 @@ use sluicegate_relay::Engine;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection;
-use crate::front::{Listening, State};
+use crate::state::{Listening, State};
 
 /// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail again.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ pub(crate) async fn accept(
         };
         // Streams of tokens are small writes that must not wait for each other.
         let _ = stream.set_nodelay(true);
-        bound_unsent(&stream, state.settings.limits.client_buffer);
+        bound_unsent(&stream, state.limits.client_buffer);
         let (on, state, listening) = (engine.clone(), Arc::clone(&state), Arc::clone(&listening));
         engine.spawn(async move {
             state.connections.fetch_add(1, Ordering::Relaxed);

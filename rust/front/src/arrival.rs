@@ -2,71 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use sluicegate_core::error::Error;
-use sluicegate_core::limits::Limits;
-use sluicegate_core::request::Request;
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_relay::offload::{LARGE, offload};
+use sluicegate_core::limits;
 use sluicegate_relay::{Asked, ErrorReply, Exchange, ResponsesAsked, Sink};
 use tokio::sync::oneshot;
 
+use crate::asked::AskedRequest;
+use crate::bounds::Limits;
 use crate::decisions::{Arrived, Decision, Event, Forward};
 use crate::endpoint::Endpoint;
-use crate::front::Settings;
 use crate::refusal::Refusal;
 use crate::report::Report;
-
-/// A client's request, read once.
-#[derive(Debug, Clone)]
-pub enum AskedRequest {
-    /// To any endpoint but Responses.
-    Plain(Arc<Request>),
-    /// For a response.
-    Responses(Arc<ResponsesRequest>),
-}
-
-impl AskedRequest {
-    /// Read `body` as what `endpoint` takes.
-    ///
-    /// # Errors
-    /// As [`Request::parse`] and [`ResponsesRequest::parse`] give them.
-    pub fn parse(endpoint: Endpoint, body: Bytes, limits: &Limits) -> Result<Self, Error> {
-        Ok(match endpoint {
-            Endpoint::Responses => {
-                Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?))
-            }
-            _ => Self::Plain(Arc::new(Request::parse(body, limits)?)),
-        })
-    }
-
-    /// What all requests have in common.
-    #[must_use]
-    pub fn request(&self) -> &Request {
-        match self {
-            Self::Plain(request) => request,
-            Self::Responses(request) => request.request(),
-        }
-    }
-
-    /// It asks for a response in the background.
-    pub(crate) fn background(&self) -> bool {
-        matches!(self, Self::Responses(request) if request.background())
-    }
-}
-
-/// [`AskedRequest::parse`], away from the engine where the body is large.
-pub(crate) async fn parse(
-    endpoint: Endpoint,
-    body: Bytes,
-    limits: Limits,
-) -> Result<Result<AskedRequest, Error>, Refusal> {
-    let large = body.len() > LARGE;
-    offload(large, move || AskedRequest::parse(endpoint, body, &limits))
-        .await
-        .ok_or(Refusal::Stopping)
-}
 
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
@@ -165,20 +112,19 @@ impl Arrival {
 
 impl Forwarding {
     /// The exchange, with `sink` as the place of its frames.
-    pub(crate) fn into_exchange(self, mut sink: Sink, settings: &Settings) -> Exchange {
+    pub(crate) fn into_exchange(self, mut sink: Sink, limits: &Limits) -> Exchange {
         if let Some(bound) = self.forward.keep {
             sink.keep(bound);
         }
-        let limits = &settings.limits;
         Exchange {
             asked: self.asked,
             api: self.endpoint.api(),
             request_id: self.report.about.request_id.clone(),
             attempt: self.forward.attempt,
-            limits: Limits {
+            limits: limits::Limits {
                 max_event: limits.max_event,
                 max_document: limits.max_reply,
-                ..Limits::default()
+                ..limits::Limits::default()
             },
             keepalive: limits.keepalive,
             client_stall: limits.client_stall,

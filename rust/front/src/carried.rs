@@ -11,8 +11,8 @@ use futures_util::task::AtomicWaker;
 use sluicegate_relay::{Aborted, Engine, Exchange, Head, Reply, Sink, Taken, inline_reply, reply};
 
 use crate::arrival::Forwarding;
+use crate::bounds::Limits;
 use crate::clock::Clock;
-use crate::front::Settings;
 use crate::stream::Watch;
 
 type Running = Pin<Box<dyn Future<Output = Option<Sink>> + Send>>;
@@ -79,7 +79,7 @@ pub(crate) struct Carried {
 impl Carried {
     pub(crate) fn start(
         forwarding: Forwarding,
-        settings: &Settings,
+        limits: &Limits,
         engine: &Engine,
         clock: &Arc<Clock>,
         alone: bool,
@@ -87,9 +87,9 @@ impl Carried {
         let (sink, reply) = if alone {
             inline_reply()
         } else {
-            reply(settings.limits.client_buffer)
+            reply(limits.client_buffer)
         };
-        let exchange = forwarding.into_exchange(sink, settings);
+        let exchange = forwarding.into_exchange(sink, limits);
         let mut carried = Self {
             reply,
             inline: None,
@@ -100,7 +100,7 @@ impl Carried {
         if alone {
             carried.inline = Some(Inline::new(Box::pin(exchange.run(engine))));
         } else {
-            run(exchange, engine, settings);
+            run(exchange, engine, limits);
         }
         carried
     }
@@ -181,8 +181,8 @@ impl Drop for Carried {
 }
 
 /// Run an exchange as a task of its own, until the last frame is taken.
-pub(crate) fn run(exchange: Exchange, engine: &Engine, settings: &Settings) {
-    let stall = settings.limits.client_stall;
+pub(crate) fn run(exchange: Exchange, engine: &Engine, limits: &Limits) {
+    let stall = limits.client_stall;
     let running = exchange.run(engine);
     engine.spawn(async move {
         if let Some(sink) = running.await {

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::{Clock, Expired};
-use crate::front::{Listening, State};
 use crate::service::Service;
 use crate::socket::Socket;
+use crate::state::{Listening, State};
 use crate::stream::Streams;
 
 /// hyper takes no request head larger than its buffer, and writes no more than that before it writes to the socket.
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
 
 fn builder(state: &State, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
     let bounds = &listening.bounds;
-    let buffer = (state.settings.limits.client_buffer / BUFFER_PART).max(bounds.head_bytes);
+    let buffer = (state.limits.client_buffer / BUFFER_PART).max(bounds.head_bytes);
     let mut builder = auto::Builder::new(Streams {
         stall: bounds.stall,
     });

@@ -19,7 +19,7 @@ use sluicegate_core::usage::Usage;
 use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome};
 use tokio::sync::oneshot;
 
-use crate::arrival::AskedRequest;
+use crate::asked::AskedRequest;
 use crate::callers::Digest;
 use crate::endpoint::Endpoint;
 use crate::notice::Notice;

@@ -1,23 +1,23 @@
-//! The front as a whole: its threads, its listeners, and what all connections share.
+//! The front as a whole: its threads, its listeners, and requests that have no connection.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::ServerConfig;
-use sluicegate_relay::{DrainLimits, Engines, HeaderList, Reply, reply};
+use sluicegate_relay::{Engines, HeaderList, Reply, reply};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::accept;
 use crate::arrival::{self, Arranged, Arrival};
+use crate::asked;
+use crate::bounds::{Bounds, Limits};
 use crate::callers::{Callers, digest_of};
 use crate::carried;
 use crate::clock::Times;
@@ -25,98 +25,7 @@ use crate::decisions::{About, Decisions, Event};
 use crate::endpoint::Endpoint;
 use crate::refusal::Refusal;
 use crate::report::{InFlight, Report};
-
-/// Bounds of requests and replies.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Bytes of a request's body.
-    pub max_body: usize,
-    /// Bytes of one event in an upstream's stream.
-    pub max_event: usize,
-    /// Bytes of one JSON reply that is held whole.
-    pub max_reply: usize,
-    /// Bytes held for one slow client.
-    pub client_buffer: usize,
-    /// A comment to a streaming client after this long a silence.
-    pub keepalive: Option<Duration>,
-    /// A client that takes nothing for so long is cut.
-    pub client_stall: Option<Duration>,
-    /// How far replies are read on whose clients have left.
-    pub drain: DrainLimits,
-    /// Requests under way.
-    pub max_requests: usize,
-}
-
-/// Bounds of clients' connections.
-#[derive(Debug, Clone)]
-pub struct Bounds {
-    /// Bytes of a request's line and headers.
-    pub head_bytes: usize,
-    /// Bytes of a request's URL.
-    pub url_bytes: usize,
-    /// Number of headers.
-    pub headers: usize,
-    /// For a request's head, and a TLS handshake.
-    pub head_time: Duration,
-    /// Between two parts of a body.
-    pub body_pause: Duration,
-    /// Between two requests.
-    pub idle: Duration,
-    /// While a client takes nothing.
-    pub stall: Option<Duration>,
-    /// Connections of all threads together.
-    pub connections: usize,
-    /// Streams of one HTTP/2 connection.
-    pub http2_streams: u32,
-    /// Streams of one HTTP/2 connection that were reset and are not forgotten yet.
-    pub http2_resets: usize,
-}
-
-pub(crate) struct Settings {
-    pub(crate) limits: Limits,
-}
-
-/// What all connections share.
-pub(crate) struct State {
-    pub(crate) settings: Settings,
-    pub(crate) decisions: Arc<Decisions>,
-    pub(crate) in_flight: InFlight,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) draining: CancellationToken,
-    /// The same as a flag: a look at the token takes a lock, which all connections share.
-    drained: AtomicBool,
-    callers: RwLock<Arc<Callers>>,
-}
-
-impl State {
-    pub(crate) fn is_draining(&self) -> bool {
-        self.drained.load(Ordering::Acquire)
-    }
-
-    fn drain(&self) {
-        self.drained.store(true, Ordering::Release);
-        self.draining.cancel();
-    }
-
-    pub(crate) fn callers(&self) -> Arc<Callers> {
-        let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&callers)
-    }
-}
-
-/// What the listeners add to it.
-pub(crate) struct Listening {
-    pub(crate) bounds: Bounds,
-    pub(crate) times: Times,
-    pub(crate) http2: bool,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// The Unix socket of the application.
-    pub(crate) application: PathBuf,
-    /// Room for connections.
-    pub(crate) room: Arc<Semaphore>,
-    /// The requests that the application has. One HTTP/2 connection can make many, and each takes descriptors.
-    pub(crate) passed: InFlight,
-}
+use crate::state::{Listening, State};
 
 /// A request without a connection: from another server, or from the gateway itself.
 pub struct Submission {
@@ -154,15 +63,7 @@ impl Front {
     pub fn start(threads: usize, limits: Limits, decisions: Arc<Decisions>) -> io::Result<Self> {
         let events = Arc::clone(&decisions);
         let engines = Engines::start(threads, move |message| events.push(Event::Died(message)))?;
-        let state = State {
-            settings: Settings { limits },
-            decisions,
-            in_flight: InFlight::default(),
-            connections: AtomicUsize::new(0),
-            draining: CancellationToken::new(),
-            drained: AtomicBool::new(false),
-            callers: RwLock::new(Arc::new(Callers::nobody())),
-        };
+        let state = State::new(limits, decisions);
         Ok(Self {
             engines,
             state: Arc::new(state),
@@ -171,12 +72,7 @@ impl Front {
 
     /// Who may call from now on.
     pub fn set_callers(&self, callers: Callers) {
-        let mut current = self
-            .state
-            .callers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(callers);
+        self.state.set_callers(callers);
     }
 
     /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads connections. All that is
@@ -221,7 +117,7 @@ impl Front {
     pub fn submit(&self, submission: Submission) -> Submitted {
         let engine = self.engines.any().clone();
         let state = Arc::clone(&self.state);
-        let (mut sink, reply) = reply(state.settings.limits.client_buffer);
+        let (mut sink, reply) = reply(state.limits.client_buffer);
         let ticket = state.decisions.next_ticket();
         let authorization = submission
             .headers
@@ -235,7 +131,7 @@ impl Front {
             request_id: request_id.clone(),
             key: authorization.and_then(|(_, value)| digest_of(value)),
         };
-        let entered = state.in_flight.enter(state.settings.limits.max_requests);
+        let entered = state.in_flight.enter(state.limits.max_requests);
         let overloaded = entered.is_none();
         let decisions = Arc::clone(&state.decisions);
         let report = Report::new(Arc::new(about), Instant::now(), decisions, entered);
@@ -248,7 +144,7 @@ impl Front {
                 let (endpoint, body) = (submission.endpoint, submission.body);
                 let size = body.len();
                 let limits = sluicegate_core::limits::Limits::default();
-                let request = match arrival::parse(endpoint, body, limits).await {
+                let request = match asked::parse(endpoint, body, limits).await {
                     Ok(request) => request,
                     Err(refusal) => {
                         return Arranged::Refused(arrival::refuse(report, refusal));
@@ -278,8 +174,8 @@ impl Front {
                     sink.end();
                 }
                 Arranged::Forward(forwarding) => {
-                    let exchange = forwarding.into_exchange(sink, &state.settings);
-                    carried::run(exchange, &on, &state.settings);
+                    let exchange = forwarding.into_exchange(sink, &state.limits);
+                    carried::run(exchange, &on, &state.limits);
                 }
             }
         });

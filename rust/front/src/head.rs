@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, Version};
 
-use crate::front::Bounds;
+use crate::bounds::Bounds;
 use crate::refusal::Refusal;
 
 /// `: ` and the line's end, which a header takes beside its name and value.

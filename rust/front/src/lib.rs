@@ -4,12 +4,11 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`decisions`] | the queue between the engine threads and the one that decides |
-//! | [`front`](Front) | the threads, the listeners, the settings |
-//! | `accept`, `connection`, `clock`, `socket`, `tls` | a client's connection and what bounds it |
-//! | `stream` | the same for one request of an HTTP/2 connection |
-//! | [`head`] | what is read of a request's head here and not by hyper |
+//! | [`front`](Front) | the threads, the listeners, and requests that have no connection |
+//! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
+//! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
 //! | `service` | which way a request goes |
-//! | `arrival` | a request that goes to an upstream: read, decided, made an exchange |
+//! | `reading`, `asked`, `arrival`, `report` | a request that goes to an upstream: read, decided, made an exchange, reported |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
 //! | `application` | everything else: the Unix socket of the Python application |
 //! | `ready`, `notice` | replies without a connection of ours, and how an event loop hears of them |
@@ -22,7 +21,9 @@
 mod accept;
 mod application;
 mod arrival;
+mod asked;
 mod body;
+mod bounds;
 mod callers;
 mod carried;
 mod clock;
@@ -38,12 +39,14 @@ mod refusal;
 mod report;
 mod service;
 mod socket;
+mod state;
 mod stream;
 mod tls;
 
-pub use arrival::AskedRequest;
+pub use asked::AskedRequest;
+pub use bounds::{Bounds, Limits};
 pub use callers::{Callers, Digest, digest_of};
 pub use endpoint::Endpoint;
-pub use front::{Bounds, Front, Limits, Submission, Submitted};
+pub use front::{Front, Submission, Submitted};
 pub use ready::{Readiness, Ready};
 pub use tls::{TlsError, TlsFiles, server_config};

@@ -9,7 +9,7 @@ use sluicegate_relay::exchange::CLIENT_CLOSED_REQUEST;
 use sluicegate_relay::{Deciding, Director, Fault, Next, Outcome};
 use tokio::time::Instant;
 
-use crate::arrival::AskedRequest;
+use crate::asked::AskedRequest;
 use crate::decisions::{About, AskedPricer, Decisions, Ended, Event, Failed};
 use crate::refusal::Refusal;
 

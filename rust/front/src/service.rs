@@ -20,17 +20,18 @@ use tokio::time::Instant;
 
 use crate::application::{self, Passed};
 use crate::arrival::{self, Arranged, Arrival, Forwarding};
+use crate::asked;
 use crate::body::ReplyBody;
 use crate::callers::digest_of;
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
 use crate::endpoint::Endpoint;
-use crate::front::{Listening, State};
 use crate::head;
 use crate::reading::{discard, read_body};
 use crate::refusal::Refusal;
 use crate::report::Report;
+use crate::state::{Listening, State};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -115,7 +116,7 @@ impl Serving {
         mut body: Incoming,
     ) -> Response<ReplyBody> {
         let state = &self.state;
-        let limits = &state.settings.limits;
+        let limits = &state.limits;
         let headers = &asking.parts.headers;
         let authorization = headers.get(AUTHORIZATION);
         let key = authorization.and_then(|value| digest_of(value.as_bytes()));
@@ -155,7 +156,7 @@ impl Serving {
             }
         };
         let size = text.len();
-        let parsed = arrival::parse(endpoint, text.clone(), Limits::default()).await;
+        let parsed = asked::parse(endpoint, text.clone(), Limits::default()).await;
         let request = match parsed {
             Ok(request) => request,
             Err(refusal) => return whole(arrival::refuse(report, refusal), asking),
@@ -180,8 +181,8 @@ impl Serving {
 
     async fn carry(&self, forwarding: Forwarding, asking: Asking) -> Response<ReplyBody> {
         let alone = asking.parts.version < Version::HTTP_2;
-        let settings = &self.state.settings;
-        let mut carried = Carried::start(forwarding, settings, &self.engine, &self.clock, alone);
+        let limits = &self.state.limits;
+        let mut carried = Carried::start(forwarding, limits, &self.engine, &self.clock, alone);
         let Ok(head) = poll_fn(|cx| carried.poll_head(cx)).await else {
             return whole(Refusal::Internal.reply(), asking);
         };
