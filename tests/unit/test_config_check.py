@@ -447,7 +447,7 @@ def test_one_thread_is_left_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_bound_has_a_default() -> None:
     assert load_data(GOOD, {}).server.bounds.model_dump() == {
-        "head_bytes": 65536,
+        "head_bytes": 16384,
         "url_bytes": 8192,
         "headers": 100,
         "head_seconds": 15.0,

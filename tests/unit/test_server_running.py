@@ -203,7 +203,7 @@ async def test_the_front_gets_the_address_and_the_bounds(
     assert stand.address.holder.fileno() == -1, "it is the front's now"
     assert (listened["http2"], listened["tls"]) == (False, None)
     assert listened["bounds"] == {
-        "head_bytes": 65536,
+        "head_bytes": 16384,
         "url_bytes": 8192,
         "headers": 100,
         "head_seconds": 15.0,

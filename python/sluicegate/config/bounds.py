@@ -10,7 +10,7 @@ class BoundsConfig(Section):
     """The client's side: every number that somebody who connects could otherwise make large."""
 
     head_bytes: HeadBytes = Field(
-        default=64 * 1024, description="Of a request's line and its headers together."
+        default=16 * 1024, description="Of a request's line and its headers together."
     )
     url_bytes: UrlBytes = Field(default=8 * 1024, description="Of a request's URL; a longer one is 414.")
     headers: HeaderCount = Field(default=100, description="How many a request may have.")

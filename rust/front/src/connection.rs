@@ -19,7 +19,7 @@ use crate::socket::Socket;
 use crate::state::{Listening, State};
 use crate::stream::Streams;
 
-/// hyper takes no request head larger than its buffer, and writes no more than that before it writes to the socket.
+/// The part of what is held for a slow client that an HTTP/2 stream's frames may be.
 const BUFFER_PART: usize = 4;
 
 /// A client whose connection is silent for this long is asked whether it is there (HTTP/2).
@@ -98,7 +98,8 @@ pub(crate) async fn serve(
 
 fn builder(state: &State, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
     let bounds = &listening.bounds;
-    let buffer = (state.limits.client_buffer / BUFFER_PART).max(bounds.head_bytes);
+    // A connection keeps the buffer that it read a large body into for as long as it lives: it is no larger than a head may be.
+    let buffer = bounds.head_bytes;
     let mut builder = auto::Builder::new(Streams {
         stall: bounds.stall,
     });
@@ -116,7 +117,7 @@ fn builder(state: &State, listening: &Listening, http2: bool) -> auto::Builder<S
         .max_pending_accept_reset_streams(bounds.http2_resets)
         .max_local_error_reset_streams(bounds.http2_resets)
         .max_header_list_size(u32::try_from(bounds.head_bytes).unwrap_or(u32::MAX))
-        .max_send_buf_size(buffer)
+        .max_send_buf_size(state.limits.client_buffer / BUFFER_PART)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_PATIENCE);
     match (http2, &listening.tls) {
