@@ -171,11 +171,12 @@ impl Drop for Carried {
     fn drop(&mut self) {
         let alone = self.watch.as_ref().is_some_and(Watch::has_stalled);
         self.reply.leave(alone || self.clock.has_stalled());
-        if let Some(Inline { running, .. }) = self.inline.take() {
-            // The client has left: what is to follow, reading on or the record, is no more a part of its connection.
-            self.engine.spawn(async move {
-                let _ = running.await;
-            });
+        if let Some(mut inline) = self.inline.take() {
+            // The client has left: what is to follow, reading on or the record, is no more a part of its connection. What the
+            // exchange waits for has its waker, so that goes with it.
+            inline.due.set.store(true, Ordering::Release);
+            self.engine
+                .spawn(std::future::poll_fn(move |cx| inline.poll(cx)));
         }
     }
 }
