@@ -9,6 +9,10 @@ use crate::output::Phase;
 /// Bytes that a header may have, as it is spelled. What is longer was no header.
 const MAX_HEADER: usize = 512;
 
+/// Tokens that a header may have: `<|start|>`, `<|channel|>` and `<|constrain|>` are three. What has more was no header. Each token is
+/// weighed against all before it, so that their number has to be bounded for the work to be.
+const MAX_TOKENS: usize = 8;
+
 /// What stands in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -76,6 +80,11 @@ impl Header {
             token: start,
             text: self.raw.len(),
         });
+    }
+
+    /// Whether one more token can be of a header.
+    pub(super) fn has_room(&self, token: &[u8]) -> bool {
+        self.parts.len() < MAX_TOKENS && self.raw.len() + token.len() <= MAX_HEADER
     }
 
     /// Takes in text, as much of it as can be of a header.

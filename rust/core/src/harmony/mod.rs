@@ -19,6 +19,7 @@
 //! or ` to=…`), or with text where the prompt went further. Tokens may be missing: a message ends where the next begins, or with the
 //! reply. A header without `<|message|>` has as its message what follows its own words, as openai-harmony reads it when it is not
 //! strict. `<|message|>` and `<|constrain|>` within a message are text, and so are `<|start|>` and `<|channel|>` where no header follows them.
+//! A header has at most 512 bytes and 8 tokens: what is longer was none.
 //!
 //! Format: <https://github.com/openai/harmony/blob/main/docs/format.md>.
 
@@ -167,7 +168,8 @@ impl Decoder {
             }
             State::Header(header) => header,
         };
-        if !header.is_possible(true) {
+        let joins = matches!(marker, Marker::Channel | Marker::Constrain);
+        if !header.is_possible(true) || joins && !header.has_room(token) {
             self.give_up(out);
             return self.mark(marker, token, out);
         }

@@ -372,3 +372,43 @@ proptest! {
         prop_assert_eq!(said(&reply), expected);
     }
 }
+
+/// Replies that would take hours if each token were weighed against all before it.
+#[test]
+fn tokens_without_end_cost_no_more_than_their_bytes() {
+    for (lead, token) in [
+        ("<|channel|>final", "<|constrain|>"),
+        ("<|channel|>final", "<|channel|>"),
+        ("<|channel|>final<|message|>a", "<|channel|>"),
+        ("<|channel|>final<|message|>a", "<|start|>"),
+        ("", "<|constrain|>"),
+        ("", "<|channel|>final"),
+        ("<|start|>assistant", "<|channel|>final "),
+        ("<|channel|>final<|message|>a", "<|start|>assistant"),
+    ] {
+        let reply = [lead, &token.repeat(1 << 17)].concat();
+        let mut decoder = Decoder::default();
+        let mut pieces = 0_usize;
+        let mut bytes = 0;
+        let mut count = |piece: Piece<'_>| {
+            pieces += 1;
+            if let Piece::Text(text) = piece {
+                bytes += text.text.len();
+            }
+        };
+        for part in reply.as_bytes().chunks(1000) {
+            decoder.feed(part, &mut count);
+        }
+        decoder.finish(&mut count);
+        assert!(pieces > 0 && bytes <= reply.len(), "{lead}{token}");
+    }
+}
+
+#[test]
+fn too_many_tokens_make_no_header() {
+    let tokens = "<|constrain|>".repeat(9);
+    assert_eq!(
+        said(&format!("<|channel|>final{tokens}json")),
+        [final_answer("<|constrain|><|constrain|>json"), Break]
+    );
+}
