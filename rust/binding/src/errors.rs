@@ -14,6 +14,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::EventTooLarge => "EventTooLarge",
         ErrorKind::DocumentTooLarge => "DocumentTooLarge",
         ErrorKind::TooDeep => "TooDeep",
+        ErrorKind::TooManyItems => "LimitExceeded",
         ErrorKind::WrongType | ErrorKind::TooManyDuplicates => "InvalidRequest",
         ErrorKind::ReportedError | ErrorKind::NoCompletion | ErrorKind::NotAReply => "ParseError",
         ErrorKind::UnexpectedEnd

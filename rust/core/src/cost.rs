@@ -15,6 +15,10 @@ use crate::limits::MAX_DEPTH;
 /// Put in front of the upstream's own name for a member where that name is one of ours.
 pub const UPSTREAM_PREFIX: &str = "upstream_";
 
+/// Members of the upstream's that are renamed. Nobody sends two of one name; an object made of millions of them would grow by a hundred
+/// times its size.
+const MAX_RENAMED: usize = 64;
+
 /// JSON members to add to a usage object, on one line: checked once, where they are made.
 ///
 /// ```
@@ -68,7 +72,8 @@ impl Members {
     }
 }
 
-/// Plans the edits that add `members` to the object `usage` of `text`; false where that cannot be, because `usage` is no object.
+/// Plans the edits that add `members` to the object `usage` of `text`; false where that cannot be, because `usage` is no object, or more than
+/// 64 of its members would have to be renamed.
 ///
 /// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to `upstream_` and that name,
 /// so that the upstream's own cost is neither lost nor taken for ours. Where that name is taken too, by a gateway like this one in front
@@ -98,16 +103,23 @@ pub fn splice(
         return false;
     }
     if families.iter().any(Family::collides) {
+        let before = plan.as_slice().len();
         let _ = Cursor::new(object, max_depth).members(|cursor, key| {
             let (name, _) = family_of(key.content(object));
             if let Some(family) = families.iter().find(|family| family.name == name)
                 && family.collides()
+                && plan.as_slice().len() - before <= MAX_RENAMED
             {
                 let inside_quotes = usage.start + key.start + 1;
                 plan.insert(inside_quotes, UPSTREAM_PREFIX.repeat(family.shift()));
             }
             cursor.skip().map(drop)
         });
+        let renamed = plan.as_slice().len() - before;
+        if renamed > MAX_RENAMED {
+            plan.withdraw(renamed);
+            return false;
+        }
     }
     let members = members.text.clone();
     match last_end {

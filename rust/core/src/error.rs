@@ -25,6 +25,8 @@ pub enum ErrorKind {
     WrongType,
     /// An object holds a member that is read under one key more often than anyone has a reason for.
     TooManyDuplicates,
+    /// A reply has more items, parts or choices than anyone has a reason for.
+    TooManyItems,
     /// The upstream reports an error where a piece of its answer is expected.
     ReportedError,
     /// A stream ends in which no piece of an answer came.
@@ -46,6 +48,7 @@ impl ErrorKind {
         ErrorKind::NotAnObject,
         ErrorKind::WrongType,
         ErrorKind::TooManyDuplicates,
+        ErrorKind::TooManyItems,
         ErrorKind::ReportedError,
         ErrorKind::NoCompletion,
         ErrorKind::NotAReply,
@@ -65,6 +68,7 @@ impl ErrorKind {
             ErrorKind::NotAnObject => "not_an_object",
             ErrorKind::WrongType => "wrong_type",
             ErrorKind::TooManyDuplicates => "too_many_duplicates",
+            ErrorKind::TooManyItems => "too_many_items",
             ErrorKind::ReportedError => "reported_error",
             ErrorKind::NoCompletion => "no_completion",
             ErrorKind::NotAReply => "not_a_reply",
@@ -85,6 +89,7 @@ impl ErrorKind {
             ErrorKind::NotAnObject => "the JSON document is not an object",
             ErrorKind::WrongType => "a member has the wrong type",
             ErrorKind::TooManyDuplicates => "a member occurs too often",
+            ErrorKind::TooManyItems => "a reply has more items or choices than the limit",
             ErrorKind::ReportedError => "the upstream reports an error in its stream",
             ErrorKind::NoCompletion => "the stream holds no completion",
             ErrorKind::NotAReply => "the body is neither JSON nor an event stream",
@@ -141,16 +146,17 @@ mod tests {
             ErrorKind::NotAnObject => 7,
             ErrorKind::WrongType => 8,
             ErrorKind::TooManyDuplicates => 9,
-            ErrorKind::ReportedError => 10,
-            ErrorKind::NoCompletion => 11,
-            ErrorKind::NotAReply => 12,
+            ErrorKind::TooManyItems => 10,
+            ErrorKind::ReportedError => 11,
+            ErrorKind::NoCompletion => 12,
+            ErrorKind::NotAReply => 13,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=12).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=13).collect::<Vec<_>>());
     }
 
     #[test]

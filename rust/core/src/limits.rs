@@ -21,6 +21,18 @@ pub const MAX_DEPTH: usize = 256;
 /// Some upstreams send a blank line every few seconds for minutes before a JSON reply (`langchaingo#942`), which stays far below this.
 pub const MAX_UNDECIDED: usize = 64 << 10;
 
+/// Items of one response, and their parts, 2,048.
+///
+/// Each event looks for its item among all of them. A response of hours of research has a few hundred, most of them calls of hosted tools.
+pub const MAX_ITEMS: usize = 2048;
+
+/// Choices of one completion, 4,096. OpenAI allows 128; servers that take many prompts at once give a choice for each.
+pub const MAX_CHOICES: usize = 4096;
+
+/// Bytes of an upstream's id, model or tier that is repeated in each event of a translated reply, 512. What is longer counts as not said:
+/// the reply would be larger than what it is made of by that much for each token.
+pub const MAX_REPEATED: usize = 512;
+
 /// Characters that are quoted of a body that is no reply of the API, 200: a title and a heading, enough to see what answered.
 pub const MAX_QUOTE: usize = 200;
 

@@ -567,7 +567,9 @@ impl Pump {
 
 fn fault_of(kind: ErrorKind) -> FaultKind {
     match kind {
-        ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge => FaultKind::TooLarge,
+        ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge | ErrorKind::TooManyItems => {
+            FaultKind::TooLarge
+        }
         _ => FaultKind::Protocol,
     }
 }

@@ -25,7 +25,7 @@ use super::merge::{Input, MEMBER_COST, Object, Slot, write_key};
 use super::rules::Level;
 use crate::error::{Error, ErrorKind};
 use crate::json::scan::{self, Kind, Problem, Value};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_CHOICES};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 
@@ -81,7 +81,8 @@ impl ChatFold {
     ///   [`TooDeep`](ErrorKind::TooDeep), [`NotAnObject`](ErrorKind::NotAnObject): `data` is no chunk; the fold is as it was, and the
     ///   caller may go on.
     /// - [`ErrorKind::ReportedError`]: the upstream reports an error in its stream; [`error`](Self::error) has it. The fold has failed.
-    /// - [`ErrorKind::DocumentTooLarge`]: the completion does not fit the limit. The fold has failed.
+    /// - [`ErrorKind::DocumentTooLarge`], [`TooManyItems`](ErrorKind::TooManyItems): the completion does not fit the limit, or has more
+    ///   than [`MAX_CHOICES`]. The fold has failed.
     ///
     /// A fold that has failed gives the same error for ever.
     pub fn push(&mut self, data: &[u8]) -> Result<(), Error> {
@@ -114,6 +115,9 @@ impl ChatFold {
         self.held = input.held;
         if input.is_over() {
             return self.fail(ErrorKind::DocumentTooLarge, 0);
+        }
+        if self.choices.len() > MAX_CHOICES {
+            return self.fail(ErrorKind::TooManyItems, 0);
         }
         Ok(())
     }
@@ -227,7 +231,7 @@ impl ChatFold {
         if choice.kind != Kind::Object {
             return;
         }
-        if input.is_over() {
+        if input.is_over() || self.choices.len() > MAX_CHOICES {
             return;
         }
         let members = fields(input.text, choice);
@@ -247,7 +251,8 @@ impl ChatFold {
 ///
 /// # Errors
 /// Offsets are within `stream`.
-/// - [`ErrorKind::EventTooLarge`], [`DocumentTooLarge`](ErrorKind::DocumentTooLarge): a limit is reached.
+/// - [`ErrorKind::EventTooLarge`], [`DocumentTooLarge`](ErrorKind::DocumentTooLarge), [`TooManyItems`](ErrorKind::TooManyItems): a limit
+///   is reached.
 /// - [`ErrorKind::ReportedError`]: the upstream reports an error in its stream.
 /// - What [`ChatFold::push`] said of the first event that is no chunk, or [`ErrorKind::NoCompletion`], when there is no chunk at all.
 pub fn fold_chat(stream: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {

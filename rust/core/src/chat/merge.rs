@@ -211,6 +211,9 @@ impl Slot {
                 object.merge(inner, value, input);
                 Slot::Object(object)
             }
+            // Without the space inside, which would be looked through at each later value.
+            (_, Kind::Array) if weight(text, value) < 2 => Slot::Raw(keep(b"[]", input)),
+            (_, Kind::Object) if weight(text, value) < 2 => Slot::Raw(keep(b"{}", input)),
             _ => Slot::Raw(keep(value.bytes(text), input)),
         }
     }
@@ -278,7 +281,6 @@ impl Slot {
             Slot::Raw(raw) => match &**raw {
                 b"null" => 0,
                 b"\"\"" | b"[]" | b"{}" => 1,
-                [b'[' | b'{', inner @ .., _] if inner.trim_ascii().is_empty() => 1,
                 _ => 2,
             },
             Slot::Text(held) | Slot::List(held) => 1 + u8::from(!held.is_empty()),

@@ -26,7 +26,7 @@ use super::member::{Field, compact, elements, fields, find, refusal, reported_er
 use super::merge::write_key;
 use crate::error::{Error, ErrorKind};
 use crate::json::scan::{self, Kind};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_CHOICES};
 
 /// What the client asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct Unfold {
 /// An error instead of a completion (some upstreams send one with status 200) gives that error as the one event, and no `[DONE]`.
 ///
 /// # Errors
-/// `completion` is not one JSON object, is nested more deeply than `limits.max_depth`, or it or the stream is larger than
-/// `limits.max_document`. Offsets are within `completion`.
+/// `completion` is not one JSON object, is nested more deeply than `limits.max_depth`, has more than [`MAX_CHOICES`], or it or the stream is
+/// larger than `limits.max_document`. Offsets are within `completion`.
 pub fn unfold_chat(completion: &[u8], options: Unfold, limits: Limits) -> Result<Vec<u8>, Error> {
     if completion.len() > limits.max_document {
         let offset = limits.max_document as u64;
@@ -70,8 +70,12 @@ pub fn unfold_chat(completion: &[u8], options: Unfold, limits: Limits) -> Result
         .into_iter()
         .flat_map(|choices| elements(completion, choices))
         .filter(|choice| choice.kind == Kind::Object)
+        .take(MAX_CHOICES + 1)
         .map(|choice| fields(completion, choice))
         .collect();
+    if choices.len() > MAX_CHOICES {
+        return Err(Error::new(ErrorKind::TooManyItems, 0));
+    }
     let is_text = is_text_completion(completion, &members, &choices);
     let usage = find(&members, "usage").filter(|_| options.include_usage);
     let mut chunks = Chunks {

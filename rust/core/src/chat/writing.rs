@@ -15,7 +15,7 @@ use crate::chat::member::compact;
 use crate::json::node::Node;
 use crate::json::scan;
 use crate::json::string;
-use crate::limits::{Limits, MAX_DEPTH};
+use crate::limits::{Limits, MAX_DEPTH, MAX_REPEATED};
 use crate::output::{Ending, Failure, Head, Piece, Reasoning, Spelled, Spent, Text, Writer};
 
 use calls::Calls;
@@ -130,6 +130,7 @@ impl ChatWriter {
     fn note_head(&mut self, head: &Head<'_>) {
         let fill = |known: &mut Vec<u8>, said: Option<&[u8]>| {
             if known.is_empty() {
+                let said = said.filter(|said| said.len() <= MAX_REPEATED);
                 known.extend_from_slice(said.unwrap_or_default());
             }
         };

@@ -164,6 +164,11 @@ pub trait Reader: Send {
     /// Whether what it gives of a payload depends on those before. Then each has to be read.
     fn remembers(&self) -> bool;
 
+    /// More items or parts came than can be kept apart. Nothing is given any more, and the reply cannot be completed.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// No payload follows: what was kept back is given.
     fn end(&mut self, give: &mut dyn FnMut(&Piece<'_>));
 }

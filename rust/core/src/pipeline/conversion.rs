@@ -55,7 +55,14 @@ impl Folding {
             return Ok(());
         };
         match self.fold.push(&data) {
-            Err(error) if error.kind == ErrorKind::DocumentTooLarge => Err(error),
+            Err(error)
+                if matches!(
+                    error.kind,
+                    ErrorKind::DocumentTooLarge | ErrorKind::TooManyItems
+                ) =>
+            {
+                Err(error)
+            }
             // What is no chunk was counted as malformed; a reported error is said at the end.
             _ => Ok(()),
         }

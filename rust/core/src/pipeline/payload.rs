@@ -12,6 +12,9 @@ use super::{Api, StreamError};
 /// Bytes of an error's text that are kept where it has no message of its own.
 const MAX_ERROR_TEXT: usize = 1024;
 
+/// Places that are noted of one payload. An event with more has no shape that is worth to be remembered.
+pub(super) const MAX_HOLES: usize = 64;
+
 /// A place in a payload whose content changes from event to event while its type and meaning stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hole {
@@ -55,6 +58,8 @@ pub(super) struct Payload {
     /// Text, reasoning, a refusal or a tool call is there, whatever the holes hold.
     pub(super) bears_output: bool,
     pub(super) holes: Vec<Hole>,
+    /// There are more than are noted.
+    has_more_holes: bool,
     /// The model's names, strings.
     pub(super) models: [Option<Value>; 2],
     pub(super) id: Option<Value>,
@@ -165,11 +170,7 @@ impl Payload {
                 let number = cursor.skip()?;
                 self.sequence = number.as_u64(text);
                 if self.sequence.is_some() {
-                    self.holes.push(Hole {
-                        start: number.start,
-                        end: number.end,
-                        kind: HoleKind::Sequence,
-                    });
+                    self.push_hole(number.start, number.end, HoleKind::Sequence);
                 }
             }
             // OpenAI's padding against guessing text from packet sizes: random in each event.
@@ -388,19 +389,24 @@ impl Payload {
 
     fn push_string_hole(&mut self, value: Value, kind: HoleKind) {
         if value.kind == Kind::String {
-            self.holes.push(Hole {
-                start: value.start + 1,
-                end: value.end - 1,
-                kind,
-            });
+            self.push_hole(value.start + 1, value.end - 1, kind);
         }
     }
 
+    fn push_hole(&mut self, start: usize, end: usize, kind: HoleKind) {
+        if self.holes.len() < MAX_HOLES {
+            self.holes.push(Hole { start, end, kind });
+            return;
+        }
+        self.has_more_holes = true;
+        self.bears_output |= kind == HoleKind::Output && end > start;
+    }
+
     /// Makes holes of the numbers in the usage object, so that another event may have others. False: there are counts that it does not
-    /// hold, or a charge.
+    /// hold, or a charge, or more holes than are noted.
     pub(super) fn open_counts(&mut self, text: &[u8]) -> bool {
         let report = &self.report;
-        if report.elsewhere || report.cost.is_some() {
+        if self.has_more_holes || report.elsewhere || report.cost.is_some() {
             return false;
         }
         if let Some(object) = report.object {

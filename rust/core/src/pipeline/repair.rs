@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::json::string;
+use crate::limits::MAX_REPEATED;
 use crate::output::{Ending, Head, Piece, Spent, Writer};
 use crate::responses::echo::Echo;
 use crate::responses::writing::ResponsesWriter;
@@ -29,7 +30,7 @@ impl Renamed {
     fn writer(&mut self, head: &Head<'_>) -> &mut ResponsesWriter {
         self.writer.get_or_insert_with(|| {
             let mut echo = Echo::clone(&self.echo);
-            if let Some(id) = head.id {
+            if let Some(id) = head.id.filter(|id| id.len() <= MAX_REPEATED) {
                 echo.response_id = string::decode(id).into();
             }
             let seconds = head.created.and_then(|number| {

@@ -2,7 +2,7 @@
 
 use crate::output::{Call, Piece, Reasoning, Text};
 
-use super::payload::{Hole, HoleKind};
+use super::payload::{Hole, HoleKind, MAX_HOLES};
 
 /// One piece of output in an event of a known shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ impl Heard {
     }
 
     pub(super) fn note(&mut self, piece: &Piece<'_>, payload: &[u8]) {
+        // Each text has a hole of its own, or there is no shape.
+        if self.texts.len() >= MAX_HOLES {
+            self.more = true;
+            return;
+        }
         let (kind, text) = match *piece {
             // Said of the whole reply, by its first event.
             Piece::Head(_) => return,

@@ -182,6 +182,9 @@ impl Translation {
             self.document.append(&mut shown);
         }
         fed?;
+        if self.reader.is_full() {
+            return Err(Error::new(ErrorKind::TooManyItems, 0));
+        }
         if self.writer.held() > self.limits.max_document {
             return Err(Error::new(ErrorKind::DocumentTooLarge, 0));
         }

@@ -21,6 +21,9 @@ pub(super) struct CustomInput {
     state: State,
     /// Arguments, decoded once: all of them until the input begins, then what has no meaning yet.
     text: Vec<u8>,
+    /// Tokens of `LEAD` that were found, and where in `text` the next is looked for.
+    found: usize,
+    at: usize,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl CustomInput {
         }
         self.text.extend_from_slice(&string::plain(arguments));
         if self.state == State::Before
-            && let Some(start) = lead_end(&self.text)
+            && let Some(start) = self.lead_end()
         {
             self.text.drain(..start);
             self.state = State::Inside;
@@ -68,6 +71,19 @@ impl CustomInput {
     }
 
     /// Hands on what is whole.
+    /// Where the input begins, if all that stands before it has come. White space is passed over once, however it was cut.
+    fn lead_end(&mut self) -> Option<usize> {
+        while let Some(token) = LEAD.get(self.found) {
+            let rest = self.text.get(self.at..)?;
+            let space = rest.len() - rest.trim_ascii_start().len();
+            self.at += space;
+            rest.get(space..)?.strip_prefix(*token)?;
+            self.at += token.len();
+            self.found += 1;
+        }
+        Some(self.at)
+    }
+
     fn pass(&mut self, out: &mut Vec<u8>) {
         let passed = pass_string(&self.text, false, out);
         if self.text.get(passed) == Some(&b'"') {
@@ -77,15 +93,6 @@ impl CustomInput {
             self.text.drain(..passed);
         }
     }
-}
-
-/// Where the input begins, if `text` holds all that stands before it.
-fn lead_end(text: &[u8]) -> Option<usize> {
-    let mut rest = text;
-    for token in LEAD {
-        rest = rest.trim_ascii_start().strip_prefix(token)?;
-    }
-    Some(text.len() - rest.len())
 }
 
 /// The content of the member `input` of a whole object.
@@ -217,6 +224,21 @@ mod tests {
         assert_eq!(input(r#"{"input":"cut off\"#, &[]), r"cut off\");
         assert_eq!(input(r#"{"input":"cut off\u00"#, &[]), r"cut off\u00");
         assert_eq!(input(r#"{"input":"cut"#, &[]), "cut");
+    }
+
+    /// This would take hours if all of it were passed over again with each piece.
+    #[test]
+    fn space_before_the_input_is_passed_over_once() {
+        let mut custom = CustomInput::default();
+        let mut out = Vec::new();
+        for token in LEAD {
+            for _ in 0..1 << 19 {
+                custom.push(b" ", &mut out);
+            }
+            custom.push(&token.escape_ascii().collect::<Vec<_>>(), &mut out);
+        }
+        custom.push(b"x", &mut out);
+        assert_eq!(out, b"x");
     }
 
     proptest! {

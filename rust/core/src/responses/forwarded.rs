@@ -11,6 +11,7 @@ use super::writing::heading::error_code;
 use crate::chat::member::compact;
 use crate::json::node::Node;
 use crate::json::string;
+use crate::limits::MAX_ITEMS;
 use crate::output::Failure;
 
 /// Where a text is that an event says the next part of.
@@ -60,6 +61,8 @@ pub struct Forwarded {
     /// The response as the last event showed it that did.
     response: Vec<u8>,
     items: Vec<Item>,
+    /// Items and texts of items that were kept.
+    parts: usize,
     /// Bytes of all that is kept.
     held: usize,
 }
@@ -92,7 +95,7 @@ struct Text {
 }
 
 impl Forwarded {
-    /// A response of which at most `max_bytes` are kept; past that, nothing of its items is. Events with more than `max_depth` open
+    /// A response of which at most `max_bytes` and [`MAX_ITEMS`] are kept; past that, nothing of its items is. Events with more than `max_depth` open
     /// containers are not read.
     #[must_use]
     pub fn new(max_bytes: usize, max_depth: usize) -> Self {
@@ -101,6 +104,7 @@ impl Forwarded {
             max_depth,
             response: Vec::new(),
             items: Vec::new(),
+            parts: 0,
             held: 0,
         }
     }
@@ -205,17 +209,21 @@ impl Forwarded {
             return;
         }
         let known = if done { self.item_of(event) } else { None };
-        let place = known.unwrap_or_else(|| {
-            let next = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
-            self.items.push(Item {
-                index: event.output_index.unwrap_or(next),
-                id: object.filled("id").unwrap_or_default().to_vec(),
-                object: Vec::new(),
-                done,
-                texts: Vec::new(),
-            });
-            self.items.len() - 1
-        });
+        let place = match known {
+            Some(place) => place,
+            None if !self.hold_part() => return,
+            None => {
+                let next = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
+                self.items.push(Item {
+                    index: event.output_index.unwrap_or(next),
+                    id: object.filled("id").unwrap_or_default().to_vec(),
+                    object: Vec::new(),
+                    done,
+                    texts: Vec::new(),
+                });
+                self.items.len() - 1
+            }
+        };
         if let Some(item) = self.items.get_mut(place) {
             item.object = object.bytes().to_vec();
             item.done = done;
@@ -242,23 +250,35 @@ impl Forwarded {
     /// The text of this sort that an event is about, of an item that is open.
     fn place(&mut self, event: &Event<'_>, sort: Sort) -> Option<Place> {
         let place = self.item_of(event)?;
-        let item = self.items.get_mut(place).filter(|item| !item.done)?;
+        let item = self.items.get(place).filter(|item| !item.done)?;
         let index = match sort {
             Sort::Arguments => 0,
             Sort::Summary => event.summary_index.unwrap_or(0),
             _ => event.content_index.unwrap_or(0),
         };
         let is_it = |text: &Text| text.sort == sort && text.index == index;
-        let text = item.texts.iter().rposition(is_it).unwrap_or_else(|| {
-            item.texts.push(Text::new(sort, index));
-            item.texts.len() - 1
-        });
+        let known = item.texts.iter().rposition(is_it);
+        let text = match known {
+            Some(text) => text,
+            None if !self.hold_part() => return None,
+            None => {
+                let texts = &mut self.items.get_mut(place)?.texts;
+                texts.push(Text::new(sort, index));
+                texts.len() - 1
+            }
+        };
         Some(Place { item: place, text })
     }
 
     #[inline]
     fn text(&mut self, place: Place) -> Option<&mut Text> {
         self.items.get_mut(place.item)?.texts.get_mut(place.text)
+    }
+
+    /// Counts one more item or text that is kept: each event looks for its own among all of them. False where that is too many.
+    fn hold_part(&mut self) -> bool {
+        self.parts += 1;
+        self.parts <= MAX_ITEMS || self.hold(usize::MAX)
     }
 
     /// Counts what is kept. False where that is too much: its items are left as they are then, and nothing more is kept.

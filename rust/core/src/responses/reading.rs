@@ -14,6 +14,8 @@
 //!
 //! Items with a meaning of their own (`web_search_call`, `mcp_call`, `compaction`, …) are given whole when they are done. The events that tell how
 //! far they have come are not given. Reasoning of which nothing can be read is such an item too.
+//!
+//! An event's item is looked for among all that are known, so there is a bound on their number: [`MAX_ITEMS`](crate::limits::MAX_ITEMS).
 
 pub(super) mod event;
 pub(super) mod items;
@@ -80,6 +82,9 @@ type Give<'g> = dyn FnMut(&Piece<'_>) + 'g;
 impl Reader for ResponseEvents {
     fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault> {
         let event = Event::read(payload, self.max_depth)?;
+        if self.items.is_full() {
+            return Ok(());
+        }
         if let Some((sort, custom)) = text_event(event.kind) {
             self.read_text(&event, sort, custom, give);
             return Ok(());
@@ -126,6 +131,10 @@ impl Reader for ResponseEvents {
 
     fn remembers(&self) -> bool {
         true
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.is_full()
     }
 
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
@@ -295,14 +304,11 @@ impl ResponseEvents {
         annotation: Node<'_>,
         give: &mut Give<'_>,
     ) {
-        let Some(item) = self.items.get_mut(place) else {
+        let Some(at) = self.items.part(place, Sort::Text, index) else {
             return;
         };
-        let at = item.part(Sort::Text, index);
-        let is_new = item
-            .parts
-            .get(at)
-            .is_some_and(|part| count >= part.annotations);
+        let known = self.items.get(place).and_then(|item| item.parts.get(at));
+        let is_new = known.is_some_and(|part| count >= part.annotations);
         if !is_new || annotation.kind() != Kind::Object {
             return;
         }
@@ -378,6 +384,9 @@ impl ResponseEvents {
             self.say_rest(place, Sort::Text, 0, text, None, give);
         }
         for (index, part) in (0..).zip(parts.iter().flat_map(Node::elements)) {
+            if self.items.is_full() {
+                return;
+            }
             if let Some((sort, name)) = part_text(part)
                 && self
                     .items
@@ -427,11 +436,11 @@ impl ResponseEvents {
         logprobs: Option<&[u8]>,
         give: &mut Give<'_>,
     ) {
-        let Some(item) = self.items.get_mut(place) else {
+        let Some(at) = self.items.part(place, sort, index) else {
             return;
         };
-        let at = item.part(sort, index);
-        let said = item.parts.get(at).map(|part| part.said).unwrap_or_default();
+        let known = self.items.get(place).and_then(|item| item.parts.get(at));
+        let said = known.map(|part| part.said).unwrap_or_default();
         if let Some(rest) = said.rest_of(whole) {
             // They tell of the whole text.
             let logprobs = logprobs.filter(|_| said.is_empty());
@@ -452,10 +461,12 @@ impl ResponseEvents {
         if text.is_empty() && logprobs.is_none() {
             return;
         }
+        let Some(at) = self.items.part(place, sort, index) else {
+            return;
+        };
         let Some(item) = self.items.get_mut(place) else {
             return;
         };
-        let at = item.part(sort, index);
         if let Some(part) = item.parts.get_mut(at) {
             part.said.push(text);
         }
@@ -512,11 +523,16 @@ impl ResponseEvents {
     fn finish(&mut self, kind: &[u8], response: Node<'_>, give: &mut Give<'_>) {
         give_head(response, give);
         let output = response.get("output");
-        let mut before: Vec<Class> = Vec::new();
+        let mut before = [0; Class::COUNT];
         for (position, item) in output.iter().flat_map(Node::elements).enumerate() {
+            if self.items.is_full() {
+                break;
+            }
             let class = Class::of(item);
-            let earlier = before.iter().filter(|other| **other == class).count();
-            before.push(class);
+            let Some(count) = before.get_mut(class.number()) else {
+                continue;
+            };
+            let earlier = std::mem::replace(count, *count + 1);
             let index = u64::try_from(position).ok();
             let place = self
                 .items

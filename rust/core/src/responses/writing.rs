@@ -371,7 +371,8 @@ impl Writer for ResponsesWriter {
                 self.annotate(annotation, out);
             }
             Piece::Call(piece) => {
-                self.taken += piece.arguments.len();
+                let extra = piece.extra.map_or(0, <[u8]>::len);
+                self.taken += piece.name.len() + piece.arguments.len() + extra;
                 self.call(piece, out);
             }
             Piece::Item(object) => {

@@ -14,6 +14,8 @@ pub(super) struct Calls {
     identities: Identities,
     /// Calls that the client knows of.
     announced: usize,
+    /// Bytes of all calls.
+    held: usize,
 }
 
 #[derive(Debug, Default)]
@@ -48,10 +50,7 @@ impl Calls {
     }
 
     pub(super) fn held(&self) -> usize {
-        self.list
-            .iter()
-            .map(|call| CALL_COST + call.arguments.len())
-            .sum()
+        self.held
     }
 
     /// Takes in a part of a call.
@@ -65,6 +64,7 @@ impl Calls {
         let known = self.identities.place(&self.list, &said);
         let place = known.unwrap_or_else(|| {
             self.list.push(Call::default());
+            self.held += CALL_COST;
             self.list.len() - 1
         });
         self.identities.note(&said, place);
@@ -74,6 +74,8 @@ impl Calls {
         if known.is_some() && is_repeated_by(call, &said) {
             return;
         }
+        let extra = piece.extra.map_or(0, <[u8]>::len);
+        self.held += piece.name.len() + piece.arguments.len() + extra;
         if call.id.is_empty() {
             call.id.extend_from_slice(piece.id);
         }

@@ -1,6 +1,7 @@
 //! The items of one response as they are known so far, and which of them an event means.
 
 use crate::json::node::Node;
+use crate::limits::MAX_ITEMS;
 use crate::output::Phase;
 
 use super::said::Said;
@@ -19,6 +20,20 @@ pub(super) enum Class {
 }
 
 impl Class {
+    /// Classes that there are.
+    pub(super) const COUNT: usize = 5;
+
+    /// Each class's own number, below [`COUNT`](Self::COUNT).
+    pub(super) fn number(self) -> usize {
+        match self {
+            Class::Message => 0,
+            Class::Reasoning => 1,
+            Class::Call { custom: false } => 2,
+            Class::Call { custom: true } => 3,
+            Class::Other => 4,
+        }
+    }
+
     pub(super) fn of(item: Node<'_>) -> Self {
         match item.filled("type").unwrap_or_default() {
             b"message" => Class::Message,
@@ -92,17 +107,9 @@ pub(super) struct Item {
 
 impl Item {
     /// The part of this sort and index, as a place in `parts`.
-    pub(super) fn part(&mut self, sort: Sort, index: u64) -> usize {
+    fn part(&self, sort: Sort, index: u64) -> Option<usize> {
         let is_it = |part: &Part| part.sort == sort && part.index == index;
-        self.parts.iter().rposition(is_it).unwrap_or_else(|| {
-            self.parts.push(Part {
-                sort,
-                index,
-                said: Said::default(),
-                annotations: 0,
-            });
-            self.parts.len() - 1
-        })
+        self.parts.iter().rposition(is_it)
     }
 
     /// An event said that a part begins.
@@ -156,6 +163,9 @@ impl<'a> Name<'a> {
 pub(super) struct Items {
     items: Vec<Item>,
     calls: u64,
+    /// Parts of all items.
+    parts: usize,
+    is_full: bool,
 }
 
 impl Items {
@@ -165,6 +175,37 @@ impl Items {
 
     pub(super) fn get(&self, place: usize) -> Option<&Item> {
         self.items.get(place)
+    }
+
+    /// Whether more came than [`MAX_ITEMS`]: then what is new has no place.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether there is room for one more item or part.
+    fn make_room(&mut self) -> bool {
+        self.is_full |= self.items.len() + self.parts >= MAX_ITEMS;
+        !self.is_full
+    }
+
+    /// The part of this sort and index of the item at `place`, as a place among its parts; a new one if there is none. None where there is
+    /// no such item, or no room.
+    pub(super) fn part(&mut self, place: usize, sort: Sort, index: u64) -> Option<usize> {
+        if let Some(known) = self.items.get(place)?.part(sort, index) {
+            return Some(known);
+        }
+        if !self.make_room() {
+            return None;
+        }
+        let parts = &mut self.items.get_mut(place)?.parts;
+        parts.push(Part {
+            sort,
+            index,
+            said: Said::default(),
+            annotations: 0,
+        });
+        self.parts += 1;
+        Some(parts.len() - 1)
     }
 
     /// Calls so far.
@@ -264,7 +305,11 @@ impl Items {
         (!is_other).then_some(place)
     }
 
+    /// The place of a new item; where there is no room, a place that has none.
     fn push(&mut self, name: Name<'_>, class: Class) -> usize {
+        if !self.make_room() {
+            return usize::MAX;
+        }
         let call = self.calls;
         self.calls += u64::from(matches!(class, Class::Call { .. }));
         self.items.push(Item {

@@ -49,6 +49,8 @@ pub(in crate::responses) struct Offer<'a> {
     /// Tools that were read.
     count: usize,
     functions: BTreeSet<Box<str>>,
+    /// Of names that several tools would have: the number that the next of them may get.
+    numbers: BTreeMap<String, usize>,
     /// Where in `tools` the tool of a namespace and a name stands.
     places: BTreeMap<(Option<Box<str>>, Box<str>), usize>,
 }
@@ -186,18 +188,23 @@ impl<'a> Offer<'a> {
     }
 
     /// The name for a tool that is being added: no other's, but its own where it was offered before.
-    fn function_name(&self, namespace: Option<&str>, name: &str) -> Box<str> {
+    fn function_name(&mut self, namespace: Option<&str>, name: &str) -> Box<str> {
         if let Some(tool) = self.find(namespace, name) {
             return tool.function.clone();
         }
         let plain = plain_name(namespace, name);
-        let mut function: Box<str> = plain.as_str().into();
-        let mut count = 2;
-        while self.functions.contains(&function) {
-            function = format!("{plain}_{count}").into();
-            count += 1;
+        if !self.functions.contains(plain.as_str()) {
+            return plain.into();
         }
-        function
+        // From where the last one of this name got its number: a search from the start for each would cost the square of them.
+        let number = self.numbers.entry(plain.clone()).or_insert(2);
+        loop {
+            let function = format!("{plain}_{number}");
+            *number += 1;
+            if !self.functions.contains(function.as_str()) {
+                return function.into();
+            }
+        }
     }
 
     /// Adds a tool; of several that are called the same the last counts, in the first one's place.
@@ -476,6 +483,7 @@ fn allowed_functions(
     of_kind(tools, Kind::Array, "an array", place)?;
     let mut only = BTreeSet::new();
     let mut hosted = None;
+    let left_out: BTreeSet<&str> = offer.left_out.iter().map(|(_, kind)| &**kind).collect();
     for (index, tool) in tools.elements().enumerate() {
         let place = place.element(index);
         let kind = tool.get("type");
@@ -484,7 +492,7 @@ fn allowed_functions(
         if kind == "function" || kind == "custom" {
             let tool = chosen(tool, &kind, offer, &place)?;
             only.insert(tool.function.clone());
-        } else if offer.left_out.iter().any(|(_, left)| **left == *kind) {
+        } else if left_out.contains(&*kind) {
             hosted = Some(unsupported(&place, &kind));
         } else {
             return Err(unsupported(&place, &kind));

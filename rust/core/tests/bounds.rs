@@ -1,0 +1,250 @@
+//! What an upstream or a client sends costs work in proportion to its bytes, and no more memory than the bounds say.
+//!
+//! Most of these would take hours where the work grew with the square of what is sent: then they do not end, and no clock decides.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what fails here fails the test"
+)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluicegate_core::chat::fold::ChatFold;
+use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
+use sluicegate_core::cost::{self, Members};
+use sluicegate_core::error::{Error, ErrorKind};
+use sluicegate_core::json::scan;
+use sluicegate_core::json::splice::Splice;
+use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS};
+use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
+use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::responses::request::to_chat::ChatTarget;
+
+/// Far more than any bound on a count.
+const MANY: usize = 100_000;
+
+fn plan(upstream: Api, client: Api) -> ReplyPlan {
+    ReplyPlan {
+        upstream_api: upstream,
+        responses: Some(Arc::new(Echo::new("resp_1", 7, "m"))),
+        ..ReplyPlan::new(client, true)
+    }
+}
+
+fn repair() -> ReplyPlan {
+    ReplyPlan {
+        repair: true,
+        ..plan(Api::Responses, Api::Responses)
+    }
+}
+
+/// The reply to `body`, and what went wrong; it fails in the end, as a reply does whose upstream breaks off.
+fn reply(plan: ReplyPlan, body: &str) -> (Vec<u8>, Result<(), Error>) {
+    let mut pipeline = Pipeline::new(plan);
+    let mut out = Vec::new();
+    let mut result = Ok(());
+    for read in body.as_bytes().chunks(1 << 14) {
+        result = pipeline.feed(Bytes::copy_from_slice(read), &mut Unpriced, &mut out);
+        if result.is_err() {
+            break;
+        }
+    }
+    pipeline.fail("upstream_error", "truncated", "it broke off", &mut out);
+    (out.concat(), result)
+}
+
+fn event(data: &str) -> String {
+    format!("data: {data}\n\n")
+}
+
+fn completed(item: &str, count: usize) -> String {
+    let items = vec![item; count].join(",");
+    event(&format!(
+        r#"{{"type":"response.completed","response":{{"status":"completed","output":[{items}]}}}}"#
+    ))
+}
+
+const MESSAGE: &str = r#"{"type":"message","content":[{"type":"output_text","text":"a"}]}"#;
+
+#[test]
+fn a_response_has_so_many_items() {
+    let refused = Err(Error::new(ErrorKind::TooManyItems, 0));
+    let to_chat = plan(Api::Responses, Api::Chat);
+    for item in ["{}", r#"{"type":"function_call","arguments":"{}"}"#] {
+        assert_eq!(
+            reply(to_chat.clone(), &completed(item, MANY / 5)).1,
+            refused
+        );
+    }
+    assert_eq!(reply(repair(), &completed(MESSAGE, MANY / 5)).1, refused);
+    let parts = vec![r#"{"type":"output_text","text":"a"}"#; MANY / 5].join(",");
+    let parts = format!(r#"{{"type":"message","content":[{parts}]}}"#);
+    assert_eq!(reply(to_chat.clone(), &completed(&parts, 1)).1, refused);
+    let (out, result) = reply(to_chat, &completed(MESSAGE, MAX_ITEMS / 2));
+    assert_eq!(result, Ok(()));
+    assert!(out.ends_with(b"data: [DONE]\n\n"));
+    // What is not translated is not counted.
+    let body = completed("{}", MANY);
+    let (out, result) = reply(plan(Api::Responses, Api::Responses), &body);
+    assert_eq!(result, Ok(()));
+    assert!(out.starts_with(body.as_bytes()));
+}
+
+#[test]
+fn events_of_many_items_are_forwarded() {
+    let created = event(r#"{"type":"response.created","response":{"id":"r"}}"#);
+    let added = |index| {
+        event(&format!(
+            r#"{{"type":"response.output_item.added","output_index":{index},"item":{{}}}}"#
+        ))
+    };
+    let body: String = (0..MANY).map(added).collect();
+    // An item that is not there is looked for among all.
+    let unknown = event(
+        r#"{"type":"response.output_text.delta","output_index":900000,"delta":"a","logprobs":[{}]}"#,
+    );
+    let body = [created, body, unknown.repeat(MANY)].concat();
+    let (out, result) = reply(plan(Api::Responses, Api::Responses), &body);
+    assert_eq!(result, Ok(()));
+    assert!(out.starts_with(body.as_bytes()));
+    assert!(out.len() < body.len() + 1000, "{}", out.len() - body.len());
+}
+
+#[test]
+fn a_chunk_with_many_calls_is_read_once() {
+    let calls = vec![r#"{"function":{"arguments":"a"}}"#; MANY].join(",");
+    let body = event(&format!(
+        r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{calls}]}}}}]}}"#
+    ));
+    assert_eq!(reply(plan(Api::Chat, Api::Responses), &body).1, Ok(()));
+    let choices = vec![r#"{"index":0,"delta":{"content":"a"}}"#; MANY].join(",");
+    let body = event(&format!(r#"{{"choices":[{choices}]}}"#));
+    assert_eq!(reply(plan(Api::Chat, Api::Responses), &body).1, Ok(()));
+    assert_eq!(reply(plan(Api::Chat, Api::Chat), &body).1, Ok(()));
+}
+
+#[test]
+fn what_is_repeated_in_each_event_is_short() {
+    let long = "x".repeat(100_000);
+    let chunk = event(r#"{"type":"response.output_text.delta","item_id":"m","delta":"a"}"#);
+    let created = event(&format!(
+        r#"{{"type":"response.created","response":{{"id":"{long}","model":"{long}","service_tier":"{long}"}}}}"#
+    ));
+    let body = [created, chunk.repeat(1000)].concat();
+    for plan in [plan(Api::Responses, Api::Chat), repair()] {
+        let (out, _) = reply(plan, &body);
+        assert!(out.len() < 10 * body.len(), "{}", out.len());
+    }
+}
+
+#[test]
+fn a_name_that_never_ends_is_too_large() {
+    let name = "x".repeat(1 << 20);
+    let piece = |letter: &str| {
+        event(&format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":0,"function":{{"name":"{letter}{name}"}}}}]}}}}]}}"#
+        ))
+    };
+    let limits = Limits {
+        max_document: 4 << 20,
+        ..Limits::default()
+    };
+    for client in [Api::Responses, Api::Chat] {
+        let plan = ReplyPlan {
+            limits,
+            harmony: true,
+            ..plan(Api::Chat, client)
+        };
+        let (_, result) = reply(plan, &[piece("a"), piece("b")].concat().repeat(4));
+        assert_eq!(result, Err(Error::new(ErrorKind::DocumentTooLarge, 0)));
+    }
+}
+
+#[test]
+fn a_completion_has_so_many_choices() {
+    let completion = |count| {
+        let choices = vec!["{}"; count].join(",");
+        format!(r#"{{"choices":[{choices}]}}"#)
+    };
+    let unfolded = |count| {
+        let completion = completion(count);
+        unfold_chat(completion.as_bytes(), Unfold::default(), Limits::default())
+    };
+    let refused = Error::new(ErrorKind::TooManyItems, 0);
+    assert!(unfolded(MAX_CHOICES).is_ok());
+    assert_eq!(unfolded(10_000_000), Err(refused));
+    let mut fold = ChatFold::new(Limits::default());
+    assert_eq!(fold.push(completion(MAX_CHOICES).as_bytes()), Ok(()));
+    assert_eq!(fold.push(completion(MANY).as_bytes()), Err(refused));
+    assert_eq!(fold.finish(), Err(refused));
+}
+
+#[test]
+fn blanks_are_looked_through_once() {
+    let mut fold = ChatFold::new(Limits::default());
+    let blank = format!("{{\"choices\":[],\"id\":[{}]}}", " ".repeat(8 << 20));
+    fold.push(blank.as_bytes()).unwrap();
+    for _ in 0..MANY {
+        fold.push(b"{\"choices\":[],\"id\":[]}").unwrap();
+    }
+    let folded = fold.finish().unwrap();
+    assert_eq!(
+        folded,
+        br#"{"object":"chat.completion","choices":[],"id":[]}"#
+    );
+}
+
+#[test]
+fn so_many_members_are_renamed() {
+    let members = Members::parse("\"cost\":1").unwrap();
+    for (count, is_added) in [(64, true), (100_000, false)] {
+        let usage = format!("{{{}}}", vec!["\"cost\":0"; count].join(","));
+        let value = scan::document(usage.as_bytes(), 8).unwrap();
+        let mut plan = Splice::new();
+        let added = cost::splice(usage.as_bytes(), value, &members, 8, &mut plan);
+        assert_eq!(added, is_added);
+        assert_eq!(plan.is_empty(), !is_added);
+    }
+}
+
+fn to_chat(body: String) -> String {
+    let request = ResponsesRequest::parse(body.into(), &Limits::default()).unwrap();
+    match request.to_chat(&ChatTarget::default()) {
+        Ok(chat) => String::from_utf8(chat.body.to_vec()).unwrap(),
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+#[test]
+fn tools_of_one_name_are_numbered_on() {
+    let name = "a__".repeat(1000);
+    let tools: Vec<String> = (1..1000)
+        .map(|place| {
+            let (namespace, name) = name.split_at(3 * place);
+            format!(
+                r#"{{"type":"namespace","name":"{namespace}","tools":[{{"type":"function","name":"{name}"}}]}}"#
+            )
+        })
+        .collect();
+    let body = format!(
+        r#"{{"model":"m","input":"","tools":[{}]}}"#,
+        tools.join(",")
+    );
+    let chat = to_chat(body);
+    assert_eq!(chat.matches("\"name\":").count(), 999);
+    assert!(chat.contains("a___999\"") && !chat.contains("a___1000\""));
+}
+
+#[test]
+fn tools_that_are_allowed_are_looked_up() {
+    let left_out = vec![r#"{"type":"tool_search"}"#; 4000].join(",");
+    let allowed = vec![r#"{"type":"image_generation"}"#; MANY].join(",");
+    let body = format!(
+        r#"{{"model":"m","input":"","tools":[{left_out},{{"type":"image_generation"}},{{"type":"function","name":"f"}}],
+        "tool_choice":{{"type":"allowed_tools","mode":"auto","tools":[{allowed},{{"type":"function","name":"f"}}]}}}}"#
+    );
+    assert!(to_chat(body).contains("\"name\":\"f\""));
+}
