@@ -18,7 +18,7 @@ use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::json::scan;
 use sluicegate_core::json::splice::Splice;
 use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS};
-use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{Api, Facts, Pipeline, ReplyPlan, Unpriced};
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::to_chat::ChatTarget;
@@ -247,4 +247,50 @@ fn tools_that_are_allowed_are_looked_up() {
         "tool_choice":{{"type":"allowed_tools","mode":"auto","tools":[{allowed},{{"type":"function","name":"f"}}]}}}}"#
     );
     assert!(to_chat(body).contains("\"name\":\"f\""));
+}
+
+/// What is known of a reply to `body`, and what the client got.
+fn facts(plan: ReplyPlan, body: &str) -> (Facts, Vec<u8>) {
+    let mut pipeline = Pipeline::new(plan);
+    let mut out = Vec::new();
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    pipeline.feed(body, &mut Unpriced, &mut out).unwrap();
+    pipeline.finish(&mut Unpriced, &mut out).unwrap();
+    (pipeline.facts().clone(), out.concat())
+}
+
+#[test]
+fn every_name_of_reasoning_is_output() {
+    for name in [
+        "content",
+        "reasoning_content",
+        "reasoning",
+        "thinking",
+        "reasoning_text",
+        "tool_plan",
+        "refusal",
+    ] {
+        let chunk = event(&format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"{name}":"some words"}}}}]}}"#
+        ));
+        let empty = chunk.replace("some words", "");
+        let (known, _) = facts(
+            plan(Api::Chat, Api::Chat),
+            &format!("{empty}{chunk}{chunk}"),
+        );
+        assert_eq!(known.token_events, 2, "{name}");
+        let done = "data: [DONE]\n\n";
+        let (known, out) = facts(
+            plan(Api::Chat, Api::Responses),
+            &[&*chunk, &chunk, done].concat(),
+        );
+        assert_eq!(known.token_events, 2, "{name}");
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.matches("\"delta\":\"some words\"").count(), 2, "{name}");
+    }
+    let summary = event(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"words"}}"#,
+    );
+    let (known, _) = facts(plan(Api::Messages, Api::Messages), &summary);
+    assert_eq!(known.token_events, 1);
 }

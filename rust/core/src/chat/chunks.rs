@@ -4,6 +4,7 @@ use super::member::{Field, compact, elements, fields, find, weight};
 use super::merge::write_key;
 use crate::error::{Error, ErrorKind};
 use crate::json::scan::{Kind, Value};
+use crate::output::members::Said;
 
 /// A choice and what is needed for each of its chunks.
 pub(super) struct WholeChoice<'a> {
@@ -41,19 +42,17 @@ enum Part {
 
 impl Part {
     fn of(text: &[u8], field: &Field<'_>) -> Self {
-        match &*field.key {
-            b"role" => Part::Role,
-            _ if weight(text, field.value) < 2 => Part::Role,
+        if *field.key == *b"role" || weight(text, field.value) < 2 {
+            return Part::Role;
+        }
+        match Said::of(&field.key) {
             // One chunk for all of them: clients that know several take one and pass over the others in the same delta.
-            b"reasoning_content" | b"reasoning" | b"thinking" | b"reasoning_text" => {
-                Part::Reasoning
-            }
-            b"reasoning_details" | b"thinking_blocks" => Part::Reasoning,
-            b"content" => Part::Content,
-            b"refusal" => Part::Refusal,
-            b"function_call" => Part::FunctionCall,
-            b"tool_calls" if field.value.kind == Kind::Array => Part::ToolCalls,
-            _ => Part::Other,
+            Some(Said::Reasoning(_) | Said::ReasoningParts) => Part::Reasoning,
+            Some(Said::Content) => Part::Content,
+            Some(Said::Refusal) => Part::Refusal,
+            Some(Said::FunctionCall) => Part::FunctionCall,
+            Some(Said::Calls) if field.value.kind == Kind::Array => Part::ToolCalls,
+            Some(Said::Calls | Said::Media) | None => Part::Other,
         }
     }
 }

@@ -5,6 +5,8 @@
 //! something is kept (`Join::Last`). That holds for unknown strings as well: most are labels that are repeated with each delta
 //! (Groq's `channel`), and a label appended to itself is worse than a text of which only the end is kept.
 
+use crate::output::members::Said;
+
 /// Where in a chunk a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
@@ -72,17 +74,18 @@ impl Level {
                 b"token_ids" => Join::List,
                 _ => Join::Last,
             },
-            Level::Message => match key {
-                b"role" => Join::First,
-                b"content" => Join::Content,
-                // The three names of one thing (vllm RFC#27755), and two that gateways use; each is kept as it came.
-                b"reasoning_content" | b"reasoning" | b"thinking" | b"reasoning_text" => Join::Text,
-                b"refusal" | b"tool_plan" => Join::Text,
-                b"reasoning_details" | b"thinking_blocks" => Join::Parts,
-                b"annotations" | b"images" | b"token_ids" => Join::List,
-                b"function_call" => Join::Object(Level::Function),
-                b"audio" => Join::Object(Level::Audio),
-                _ => Join::Last,
+            Level::Message => match Said::of(key) {
+                Some(Said::Content) => Join::Content,
+                // Of several names of one thing each is kept as it came.
+                Some(Said::Reasoning(_) | Said::Refusal) => Join::Text,
+                Some(Said::ReasoningParts) => Join::Parts,
+                Some(Said::FunctionCall) => Join::Object(Level::Function),
+                Some(Said::Media | Said::Calls) | None => match key {
+                    b"role" => Join::First,
+                    b"annotations" | b"images" | b"token_ids" => Join::List,
+                    b"audio" => Join::Object(Level::Audio),
+                    _ => Join::Last,
+                },
             },
             Level::Logprobs => match key {
                 b"content" | b"refusal" => Join::List,

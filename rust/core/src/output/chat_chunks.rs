@@ -24,16 +24,8 @@ use crate::json::cursor::Cursor;
 use crate::json::scan::{Elements, Fault, Kind, MAX_DEPTH, Members, Value};
 use crate::json::string;
 
+use super::members::{REASONING, Said};
 use super::{Call, Head, Piece, Reader, Reasoning, Text};
-
-/// Names of a delta's reasoning, in the order in which they are preferred: upstreams that send several say the same in each
-/// (vllm RFC#27755).
-const REASONING: [&str; 4] = [
-    "reasoning_content",
-    "reasoning",
-    "thinking",
-    "reasoning_text",
-];
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
 ///
@@ -220,17 +212,15 @@ impl Delta {
         key: Value,
     ) -> Result<(), Fault> {
         let key = string::plain(key.content(text));
-        let slot = match &*key {
-            b"content" => Some(&mut self.content),
-            b"refusal" => Some(&mut self.refusal),
-            b"tool_calls" => Some(&mut self.calls),
-            b"function_call" => Some(&mut self.function_call),
-            b"annotations" => Some(&mut self.annotations),
-            b"reasoning_details" => Some(&mut self.details),
-            _ => REASONING
-                .iter()
-                .position(|name| name.as_bytes() == &*key)
-                .and_then(|place| self.reasoning.get_mut(place)),
+        let slot = match Said::of(&key) {
+            Some(Said::Content) => Some(&mut self.content),
+            Some(Said::Refusal) => Some(&mut self.refusal),
+            Some(Said::Calls) => Some(&mut self.calls),
+            Some(Said::FunctionCall) => Some(&mut self.function_call),
+            Some(Said::ReasoningParts) if *key == *b"reasoning_details" => Some(&mut self.details),
+            Some(Said::Reasoning(place)) => self.reasoning.get_mut(place),
+            None if *key == *b"annotations" => Some(&mut self.annotations),
+            Some(Said::ReasoningParts | Said::Media) | None => None,
         };
         let value = cursor.skip()?;
         if let Some(slot) = slot {

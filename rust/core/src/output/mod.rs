@@ -7,6 +7,7 @@
 //! * [`chat_chunks`]: chunks of a chat completion → pieces.
 
 pub mod chat_chunks;
+pub(crate) mod members;
 mod spent;
 
 use crate::cost::Members;

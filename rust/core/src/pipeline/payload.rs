@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
+use crate::output::members::{Said, is_message_output};
 use crate::usage::{Count, Report, Within, counted};
 
 use super::{Api, StreamError};
@@ -213,17 +214,21 @@ impl Payload {
         key: Value,
         api: Api,
     ) -> Result<(), Fault> {
-        match (&*name(key, text), api) {
-            (b"text" | b"thinking" | b"partial_json", Api::Messages)
-            | (
-                b"content" | b"reasoning_content" | b"reasoning" | b"thinking" | b"refusal"
-                | b"reasoning_details" | b"thinking_blocks" | b"images" | b"audio",
-                Api::Chat,
-            ) => {
-                let output = cursor.skip()?;
-                self.note_output(output, text);
-            }
-            (b"tool_calls", Api::Chat) => {
+        let name = name(key, text);
+        if api == Api::Messages {
+            return match &*name {
+                b"stop_reason" => self.read_finish(cursor),
+                name => {
+                    let value = cursor.skip()?;
+                    if is_message_output(name) {
+                        self.note_output(value, text);
+                    }
+                    Ok(())
+                }
+            };
+        }
+        match Said::of(&name).filter(|_| api == Api::Chat) {
+            Some(Said::Calls) => {
                 let calls = cursor.elements(|cursor| {
                     cursor
                         .members(|cursor, key| self.read_call_member(cursor, text, key))
@@ -231,13 +236,16 @@ impl Payload {
                 })?;
                 self.bears_output |= is_filled(calls, text);
             }
-            (b"function_call", Api::Chat) => {
+            Some(Said::FunctionCall) => {
                 let call =
                     cursor.members(|cursor, key| self.read_function_member(cursor, text, key))?;
                 self.bears_output |= is_filled(call, text);
             }
-            (b"stop_reason", Api::Messages) => self.read_finish(cursor)?,
-            _ => {
+            Some(_) => {
+                let output = cursor.skip()?;
+                self.note_output(output, text);
+            }
+            None => {
                 cursor.skip()?;
             }
         }

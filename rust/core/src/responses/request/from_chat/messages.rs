@@ -9,6 +9,7 @@ use super::{ResponsesTarget, beyond};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
+use crate::output::members::REASONING;
 
 /// Items as they are written.
 pub(super) struct Items<'t, 'w> {
@@ -168,8 +169,7 @@ impl<'t, 'w> Items<'t, 'w> {
     }
 
     fn reasoning(&mut self, message: Node<'_>, place: &Place<'_>) {
-        let names = ["reasoning_content", "reasoning"];
-        for (name, reasoning) in names.into_iter().zip(message.pick(names)) {
+        for (name, reasoning) in REASONING.into_iter().zip(message.pick(REASONING)) {
             let Some(text) = reasoning
                 .and_then(|it| it.spelled())
                 .filter(|it| !it.is_empty())

@@ -1,0 +1,71 @@
+//! What the members of a chat delta hold, by their names: one table for everything that reads deltas.
+//!
+//! A delta's `message` is of the same form, where a completion comes whole.
+
+/// Names of reasoning as one string, in the order in which they are preferred: upstreams that send several say the same in each
+/// (vllm RFC#27755). `tool_plan` is Cohere's: what the model thinks about the tools that it is about to call.
+pub(crate) const REASONING: [&str; 5] = [
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "reasoning_text",
+    "tool_plan",
+];
+
+/// What a member of a delta holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Text of the answer, a string or typed parts.
+    Content,
+    /// Reasoning as one string; its place in [`REASONING`].
+    Reasoning(usize),
+    /// Reasoning as typed parts (OpenRouter's `reasoning_details`, `LiteLLM`'s `thinking_blocks`).
+    ReasoningParts,
+    /// Text of a refusal.
+    Refusal,
+    /// Images or audio.
+    Media,
+    /// Tool calls.
+    Calls,
+    /// The one call of the interface before tool calls.
+    FunctionCall,
+}
+
+impl Said {
+    /// What the member `name` holds; None for one that is no output.
+    #[inline]
+    pub(crate) fn of(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"content" => Said::Content,
+            b"refusal" => Said::Refusal,
+            b"tool_calls" => Said::Calls,
+            b"function_call" => Said::FunctionCall,
+            b"reasoning_details" | b"thinking_blocks" => Said::ReasoningParts,
+            b"images" | b"audio" => Said::Media,
+            _ => {
+                let place = REASONING.iter().position(|known| known.as_bytes() == name);
+                return place.map(Said::Reasoning);
+            }
+        })
+    }
+}
+
+/// Whether a member of an event's `delta` in the Messages interface is output: text, thinking, a tool's input in parts, and the summary that
+/// a compaction writes.
+#[inline]
+pub(crate) fn is_message_output(name: &[u8]) -> bool {
+    matches!(name, b"text" | b"thinking" | b"partial_json" | b"content")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_of_reasoning_has_its_place() {
+        for (place, name) in REASONING.iter().enumerate() {
+            assert_eq!(Said::of(name.as_bytes()), Some(Said::Reasoning(place)));
+        }
+        assert_eq!(Said::of(b"role"), None);
+    }
+}
