@@ -45,6 +45,12 @@ impl<'a> Node<'a> {
         self.value.kind
     }
 
+    /// Where it is in its text.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        self.value
+    }
+
     /// Its bytes, as they are spelled.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {

@@ -34,9 +34,28 @@ pub(crate) enum Count {
     /// Prompt tokens found in the cache, beside the computed ones.
     Reused,
     Predicted,
+    /// Sums over the runs of the model that one reply took, under Anthropic's names: what is billed.
+    SumInput,
+    SumOutput,
+    SumCacheRead,
+    SumCacheCreation,
+    SumCacheCreation5m,
+    SumCacheCreation1h,
+    SumReasoning,
 }
 
-const COUNTS: usize = Count::Predicted as usize + 1;
+const COUNTS: usize = Count::SumReasoning as usize + 1;
+
+/// Each count that is summed over the runs of the model, and its sum.
+const SUMS: [(Count, Count); 7] = [
+    (Count::Input, Count::SumInput),
+    (Count::Output, Count::SumOutput),
+    (Count::CacheRead, Count::SumCacheRead),
+    (Count::CacheCreation, Count::SumCacheCreation),
+    (Count::CacheCreation5m, Count::SumCacheCreation5m),
+    (Count::CacheCreation1h, Count::SumCacheCreation1h),
+    (Count::Reasoning, Count::SumReasoning),
+];
 
 /// The counts of one or more usage objects. `None` is "not reported".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +69,7 @@ impl Counts {
         self.values.get(count as usize).copied().flatten()
     }
 
-    /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Nothing is ever summed, because totals are
+    /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Events are never summed, because totals are
     /// repeated and run on (`agno-agi/agno#6058`), and no zero takes back what an earlier event said (`envoyproxy/ai-gateway#2292`).
     pub(crate) fn set(&mut self, count: Count, value: u64) {
         if let Some(slot) = self.values.get_mut(count as usize)
@@ -69,6 +88,30 @@ impl Counts {
                 *slot = Some(value);
             }
         }
+    }
+
+    /// Adds the counts of one run of the model to the sums of all.
+    pub(crate) fn add_run(&mut self, run: &Counts) {
+        for (count, sum) in SUMS {
+            if let Some(value) = run.get(count)
+                && let Some(slot) = self.values.get_mut(sum as usize)
+            {
+                *slot = Some(slot.unwrap_or(0).saturating_add(value));
+            }
+        }
+    }
+
+    /// The counts with the sums in the place of what they are sums of; None where there are no sums. Nothing else stays of those counts:
+    /// what another event said of them is of one run alone.
+    pub(crate) fn summed(&self) -> Option<Counts> {
+        self.get(Count::SumInput).or(self.get(Count::SumOutput))?;
+        let mut summed = self.clone();
+        for (count, sum) in SUMS {
+            if let Some(slot) = summed.values.get_mut(count as usize) {
+                *slot = self.get(sum);
+            }
+        }
+        Some(summed)
     }
 
     /// Whether nothing was reported.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::json::cursor::Cursor;
+use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind, MAX_DEPTH, Value};
 use crate::json::string;
 
@@ -46,6 +47,8 @@ pub(crate) enum Meaning {
     Object(Within),
     /// Its value is what the upstream charges; the name says the unit.
     Cost(&'static str),
+    /// Its value is a list of usage objects, one for each run of the model.
+    Runs,
 }
 
 /// What one payload reports. Positions are in that payload.
@@ -102,7 +105,7 @@ impl Report {
                     self.counts.set(count, value);
                 }
             }
-            Some(Meaning::Cost(_)) | None => {
+            Some(Meaning::Cost(_) | Meaning::Runs) | None => {
                 cursor.skip()?;
             }
         }
@@ -111,28 +114,47 @@ impl Report {
 
     /// Takes in what an object that was read as JSON before counts.
     fn read_object(&mut self, text: &[u8], object: Value, within: Within) {
-        let charges = match values::read(object.bytes(text), within, &mut self.counts) {
-            Some(charges) => charges,
-            None => {
-                // simd-json refuses what JSON's grammar allows: numbers beyond every double, and lone surrogates.
-                for (count, range) in counted(text, object, within) {
-                    if let Some(value) = unsigned(text, range) {
-                        self.counts.set(count, value);
-                    }
-                }
-                true
-            }
-        };
-        if charges {
-            places(text, object, within, &mut |meaning, value| {
-                if let Meaning::Cost(name) = meaning
-                    && value.kind == Kind::Number
-                {
+        if read_counts(text, object, within, &mut self.counts) {
+            places(text, object, within, &mut |meaning, value| match meaning {
+                Meaning::Cost(name) if value.kind == Kind::Number => {
                     self.cost = Some((value.range(), name));
                 }
+                Meaning::Runs => self.counts.merge(&runs(text, value)),
+                _ => {}
             });
         }
     }
+}
+
+/// Sets the counts that an object holds. Whether it says more than counts: what the upstream charges, or the model's runs.
+fn read_counts(text: &[u8], object: Value, within: Within, counts: &mut Counts) -> bool {
+    if let Some(says_more) = values::read(object.bytes(text), within, counts) {
+        return says_more;
+    }
+    // simd-json refuses what JSON's grammar allows: numbers beyond every double, and lone surrogates.
+    for (count, range) in counted(text, object, within) {
+        if let Some(value) = unsigned(text, range) {
+            counts.set(count, value);
+        }
+    }
+    true
+}
+
+/// The sums over the model's runs, where what is billed is their sum.
+fn runs(text: &[u8], list: Value) -> Counts {
+    let mut sums = Counts::default();
+    for run in Node::new(text, list).elements() {
+        match run.filled("type") {
+            Some(b"compaction" | b"message") => {
+                let mut counts = Counts::default();
+                read_counts(text, run.value(), Within::Usage, &mut counts);
+                sums.add_run(&counts);
+            }
+            Some(b"fallback_message") => return Counts::default(),
+            _ => {}
+        }
+    }
+    sums
 }
 
 /// Where an object, one that was read as JSON before, holds counts that are unsigned integers, in their order.

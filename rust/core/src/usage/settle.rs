@@ -45,6 +45,8 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
     if counts.is_empty() {
         return None;
     }
+    let summed = counts.summed();
+    let counts = summed.as_ref().unwrap_or(counts);
     let get = |count| counts.get(count);
     let timed_input = sum(get(Count::Evaluated), get(Count::Reused));
     let mut input = first_of([

@@ -25,7 +25,7 @@ struct Scratch {
     buffers: Buffers,
 }
 
-/// Sets the counts that `object` holds. Some: whether it also says what the upstream charges. None: simd-json refuses the object, and
+/// Sets the counts that `object` holds. Some: whether it also says what the upstream charges, or of the model's runs. None: simd-json refuses the object, and
 /// nothing was set.
 pub(super) fn read(object: &[u8], within: Within, counts: &mut Counts) -> Option<bool> {
     if object.len() > KEPT {
@@ -43,17 +43,17 @@ impl Scratch {
         let mut values = Values {
             nodes: &tape.0,
             counts,
-            charges: false,
+            says_more: false,
         };
         values.object(0, within);
-        Some(values.charges)
+        Some(values.says_more)
     }
 }
 
 struct Values<'a, 'input> {
     nodes: &'a [Node<'input>],
     counts: &'a mut Counts,
-    charges: bool,
+    says_more: bool,
 }
 
 impl Values<'_, '_> {
@@ -73,7 +73,7 @@ impl Values<'_, '_> {
                     self.counts.set(count, number);
                 }
                 (Some(Meaning::Object(inner)), _) => self.object(value, inner),
-                (Some(Meaning::Cost(_)), _) => self.charges = true,
+                (Some(Meaning::Cost(_) | Meaning::Runs), _) => self.says_more = true,
                 _ => {}
             }
             at = value + 1 + self.nodes.get(value).map_or(0, nested);
