@@ -81,6 +81,9 @@ class ResponsesRequest:
     """As the client sent it, also behind `with_input_prefix`."""
     refers: Final[bool]
     """Whether an item of the input is a reference: an id in place of an item that was made earlier."""
+    unstorable: Final[str | None]
+    """The first member that names something in a store and cannot be kept as text, since it has a lone
+    surrogate or NUL: `previous_response_id` or `input[2].id`. None where all can."""
     body: Final[bytes]
     """The body as it came, or as `with_input_prefix` made it; a copy."""
     size: Final[int]

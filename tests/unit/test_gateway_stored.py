@@ -98,6 +98,35 @@ async def test_what_shall_not_be_kept_is_not(stored: Any) -> None:
     assert (await client.call("GET", f"/{id}")).status == 404
 
 
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize(
+    ("members", "param"),
+    [
+        ({"input": [{"type": "message", "id": "\ud800", "role": "user", "content": "x"}]}, "input[0].id"),
+        ({"input": [{"role": "user", "content": "x"}, {"id": "msg_\0"}]}, "input[1].id"),
+        ({"previous_response_id": "resp_\udfff"}, "previous_response_id"),
+    ],
+)
+async def test_an_id_that_cannot_be_stored_is_refused_by_name(
+    stored: Any, members: dict[str, Any], param: str, background: bool
+) -> None:
+    client = Client(stored())
+    refused = await client.create(**members, background=background)
+    assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_value", param)
+    assert not any(exchange.attempts for exchange in client.gateway.front.exchanges)
+    [line] = await runs(client.gateway)
+    assert (line["status"], line["result"], line["key"]) == (400, "refused", "team")
+
+
+async def test_half_a_pair_in_a_text_is_kept_as_it_is(stored: Any) -> None:
+    client = Client(stored())
+    content = "half \ud83d of a pair"
+    item = {"type": "message", "id": "msg_1", "role": "user", "content": content}
+    id = (await client.create(input=[item])).json()["id"]
+    [listed] = (await client.call("GET", f"/{id}/input_items")).json()["data"]
+    assert listed["content"] == [{"type": "input_text", "text": content}]
+
+
 async def test_a_conversation_goes_on_where_it_was(stored: Any) -> None:
     client = Client(stored())
     first = (await client.create()).json()["id"]

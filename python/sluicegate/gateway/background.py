@@ -17,7 +17,7 @@ from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
-from sluicegate.responses import QueueFull, StoreUnavailable, Work
+from sluicegate.responses import QueueFull, StoreUnavailable, Unstorable, Work
 from sluicegate.telemetry import RequestRecord
 
 _NAME = RELAYED[RESPONSES_PATH]
@@ -56,6 +56,8 @@ class Background:
             raise Refused(stored_errors.background_needs_store())
         if not state.responses.enabled:
             raise Refused(stored_errors.background_not_here())
+        if request.unstorable is not None:
+            raise Refused(stored_errors.unstorable(request.unstorable))
         if all(serving.forwards_authorization[route.upstream.name] for route in model.routes):
             raise Refused(stored_errors.background_needs_own_credentials(model.name))
         # Looked at now, so that the client is told at once, and again when it runs.
@@ -74,6 +76,8 @@ class Background:
             )
         except QueueFull:
             raise Refused(stored_errors.queue_full()) from None
+        except Unstorable:
+            raise Refused(stored_errors.not_stored()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
         # Its record is that of its run.

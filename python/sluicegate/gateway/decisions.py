@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sluicegate._core import Arrived, Died, Ended, Failed, Fault, PriceAsked, ResponsesRequest
-from sluicegate.gateway import errors
+from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.call import Call, Run
@@ -136,10 +136,12 @@ class Decider:
 
     def _respond(self, call: Call, event: Arrived) -> None:
         request = event.request
+        if not isinstance(request, ResponsesRequest):
+            self._begin(call, None)
+        elif request.unstorable is not None and self._keeps(request):
+            self._refuse(call, stored_errors.unstorable(request.unstorable))
         # Most requests continue nothing, and need not be read again.
-        if isinstance(request, ResponsesRequest) and (
-            request.previous_response_id is not None or request.refers
-        ):
+        elif request.previous_response_id is not None or request.refers:
             self._elsewhere(call, request)
         else:
             self._begin(call, None)
@@ -177,10 +179,12 @@ class Decider:
         call.arrived = None
 
     def _kept_bytes(self, call: Call, request: object) -> int | None:
-        responses = self._state.responses
-        if responses.enabled and isinstance(request, ResponsesRequest) and request.store:
+        if isinstance(request, ResponsesRequest) and self._keeps(request):
             return call.serving.config.responses.max_response_bytes
         return None
+
+    def _keeps(self, request: ResponsesRequest) -> bool:
+        return self._state.responses.enabled and request.store
 
     def _refuse(self, call: Call, reply: ErrorReply) -> None:
         arrived, call.arrived = call.arrived, None

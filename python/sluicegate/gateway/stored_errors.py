@@ -29,6 +29,21 @@ def item_not_found(id: str) -> ErrorReply:
     return error_reply(404, f"Item with id '{id[:256]}' not found.", code="item_not_found", param="input")
 
 
+def unstorable(param: str) -> ErrorReply:
+    return error_reply(
+        400,
+        f"'{param}' is not text that can be stored: it has half of a surrogate pair, or NUL.",
+        code="invalid_value",
+        param=param,
+    )
+
+
+def not_stored() -> ErrorReply:
+    return error_reply(
+        400, "The store of responses does not take what is in this request.", code="not_storable"
+    )
+
+
 def background_needs_store() -> ErrorReply:
     return error_reply(
         400,

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -12,7 +11,7 @@ from sluicegate.gateway.app_request import AppRequest, Methods
 from sluicegate.gateway.asgi import Receive, Send
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
-from sluicegate.responses import NotFinished, NotFound, Page, StoreUnavailable
+from sluicegate.responses import NotFinished, NotFound, Page, StoreUnavailable, dump
 
 PREFIX = "/v1/responses/"
 
@@ -106,7 +105,7 @@ class _Call:
         caller = asked.identify()
         reply = await self._reply(caller.name or "", asked.scope["query_string"])
         if isinstance(reply, bytes | Mapping):
-            await asked.respond([_JSON], reply if isinstance(reply, bytes) else _dump(reply))
+            await asked.respond([_JSON], reply if isinstance(reply, bytes) else dump(reply).encode())
         else:
             await send_events(asked, reply, self._stored.keepalive)
 
@@ -189,7 +188,3 @@ def _whole_number(
         bounds = f"from {least} to {most}" if most < 2**62 else f"of at least {least}"
         raise Refused(stored_errors.bad_parameter(name, f"a whole number {bounds}"))
     return int(text)
-
-
-def _dump(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

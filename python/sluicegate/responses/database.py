@@ -7,6 +7,7 @@ only when the machine itself loses power may the last moments be missing, never 
 import asyncio
 import contextlib
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from sluicegate.config import StoreConfig
-from sluicegate.responses.errors import StoreUnavailable
+from sluicegate.responses.errors import Contended, StoreUnavailable, Unstorable
 from sluicegate.responses.schema import migrate
 
 # How long a writer of one process waits for those of others.
@@ -28,6 +29,12 @@ _MIGRATION_LOCK = 0x736C7569
 
 # How SQLite says that pages are given back to the file system a few at a time.
 _INCREMENTAL = 2
+
+
+# Classes of PostgreSQL's error codes (its manual, appendix A): bad data, a constraint, more than a row or an
+# index may hold; and a deadlock or a conflict with another transaction.
+_CONTENT = ("22", "23", "54")
+_ROLLED_BACK = "40"
 
 
 def default_path() -> Path:
@@ -66,7 +73,7 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def transaction(self, operation: str) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes; raises `StoreUnavailable`."""
+        """A transaction that writes; raises `StoreUnavailable`, and `Unstorable` and `Contended` among it."""
         with self._failures(operation):
             writing, _ = await self._opened()
             async with writing.begin() as connection:
@@ -103,14 +110,20 @@ class Database:
     def _failures(self, operation: str) -> Iterator[None]:
         try:
             yield
+        except UnicodeError as error:
+            raise Unstorable(type(error).__name__) from None
         except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            if _blames_content(cause):
+                # Its words may repeat what was to be written.
+                raise Unstorable(type(cause.__cause__ or cause).__name__) from None
             if self.on_failure is not None:
                 self.on_failure(operation, cause if isinstance(cause, Exception) else error)
+            kind = Contended if _sqlstate(cause).startswith(_ROLLED_BACK) else StoreUnavailable
             # The driver's own words: SQLAlchemy's repeat the statement, and what was in it.
-            raise StoreUnavailable(f"{type(cause).__name__}: {cause}") from None
+            raise kind(f"{type(cause).__name__}: {cause}") from None
         except StoreUnavailable as error:
-            if self.on_failure is not None:
+            if self.on_failure is not None and not isinstance(error, Unstorable):
                 self.on_failure(operation, error)
             raise
 
@@ -151,6 +164,19 @@ class Database:
         )
         event.listen(engine.sync_engine, "connect", _prepare)
         return engine
+
+
+def _blames_content(cause: BaseException) -> bool:
+    """Whether a statement was refused for what is in it, so that the same store takes others."""
+    if isinstance(cause, sqlite3.Error):
+        # `ProgrammingError` is also that of a connection that is closed.
+        return isinstance(cause, sqlite3.DataError | sqlite3.IntegrityError) or "binding" in str(cause)
+    # asyncpg refuses what it cannot encode with an error that is a `ValueError`, too.
+    return _sqlstate(cause).startswith(_CONTENT) or isinstance(cause.__cause__, ValueError)
+
+
+def _sqlstate(cause: BaseException) -> str:
+    return getattr(cause, "sqlstate", None) or ""
 
 
 def _make_file(path: Path) -> None:

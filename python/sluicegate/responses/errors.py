@@ -9,6 +9,14 @@ class StoreUnavailable(StoreError):
     """The store cannot be read or written: a full disk, a read-only file, a database that is down."""
 
 
+class Unstorable(StoreUnavailable):
+    """What was to be written is at fault and not the store: it is refused as often as it is tried."""
+
+
+class Contended(StoreUnavailable):
+    """The database gave this transaction up for the sake of others: tried again, it may go through."""
+
+
 class StoreTooNew(StoreUnavailable):
     """A later version of this program has been here."""
 

@@ -19,7 +19,7 @@ from sluicegate.responses.errors import NotFound, StoreUnavailable
 from sluicegate.responses.numbering import Run, tail
 from sluicegate.responses.repository import Repository
 from sluicegate.responses.schema import responses
-from sluicegate.responses.writer import Final
+from sluicegate.responses.writes import Final
 
 POLL_SECONDS = 0.025
 

@@ -10,10 +10,11 @@ from typing import Any
 from sluicegate.errors import LimitExceeded
 from sluicegate.responses import objects
 from sluicegate.responses.entry import PREAMBLE_EVENTS, Work
-from sluicegate.responses.errors import Fenced, StoreUnavailable
+from sluicegate.responses.errors import Fenced, StoreUnavailable, Unstorable
 from sluicegate.responses.numbering import Numbering, Run, error_of
 from sluicegate.responses.unfolding import unfold
-from sluicegate.responses.writer import Append, Final, Writer
+from sluicegate.responses.writer import Writer
+from sluicegate.responses.writes import Append, Final
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -80,6 +81,8 @@ class Job:
         self._kept_bytes = 0
         self._waiting: list[Run] = []
         self._waiting_bytes = 0
+        self._unstorable = False
+        """Events are missing: none may follow."""
         self._keeping: asyncio.Task[None] | None = None
         self._status = 0
         self._streamed = False
@@ -200,7 +203,7 @@ class Job:
             run = Run(runs[0].first, runs[-1].last, b"".join(run.data for run in runs))
             final = self._final()
             await self._write(Append(self.work.claim, run, final))
-            if self.lost:
+            if self.lost or self._unstorable:
                 return
             self.done = final is not None
 
@@ -222,6 +225,11 @@ class Job:
                 return
             except Fenced:
                 self.lose()
+                return
+            except Unstorable:
+                self._unstorable = True
+                self.failure = Failure("The upstream sent what cannot be kept.")
+                self._stopped.set()
                 return
             except StoreUnavailable:
                 if self.lost or self.interrupted or time.monotonic() + pause > give_up:

@@ -13,7 +13,7 @@ from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, Entry
 from sluicegate.responses.errors import NotFinished, NotFound
 from sluicegate.responses.numbering import Run
-from sluicegate.responses.schema import events, items, payloads, responses
+from sluicegate.responses.schema import events, is_key, items, payloads, responses
 
 ENTRY = (
     responses.c.id,
@@ -182,12 +182,24 @@ async def runs(connection: AsyncConnection, id: str, after: int = -1) -> list[Ru
 
 
 async def index_items(
-    connection: AsyncConnection, owner: str, id: str, found: Sequence[Mapping[str, Any]]
+    connection: AsyncConnection, found: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]]
 ) -> None:
-    """Let `item_reference`s find these. An item that is sent again belongs to its first response."""
-    ids = {item["id"] for item in found if isinstance(item.get("id"), str)}
-    if ids:
-        rows = [{"owner": owner, "item_id": item_id, "response_id": id} for item_id in sorted(ids)]
+    """Let `item_reference`s find the items of these: owner, response, its items.
+
+    An item that is sent again belongs to its first response. One whose id is no text that the index takes,
+    which only an upstream can send, is found by nobody.
+    """
+    holders: dict[tuple[str, str], str] = {}
+    for owner, id, listed in found:
+        for item in listed:
+            item_id = item.get("id")
+            if isinstance(item_id, str) and is_key(item_id):
+                holders.setdefault((owner, item_id), id)
+    rows = [
+        {"owner": owner, "item_id": item_id, "response_id": holders[owner, item_id]}
+        for owner, item_id in sorted(holders)
+    ]
+    if rows:
         add = sqlite.insert(items) if connection.dialect.name == "sqlite" else postgresql.insert(items)
         await connection.execute(add.on_conflict_do_nothing(), rows)
 

@@ -10,7 +10,7 @@ from typing import Any
 from sluicegate.config import StoreConfig
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import Claim, Entry, Status, Work
-from sluicegate.responses.errors import Fenced, NotFound, StoreError
+from sluicegate.responses.errors import Fenced, NotFound, StoreError, Unstorable
 from sluicegate.responses.job import Execute, Failure, Job
 from sluicegate.responses.leases import MAX_ATTEMPTS, Leases
 from sluicegate.responses.repository import Repository, Stored
@@ -213,8 +213,15 @@ class Runner:
             return
         now = time.time()
         for entry in await self._leases.abandoned(now - self._config.queue_seconds):
-            with contextlib.suppress(Fenced, NotFound):
+            try:
                 await self._recover(entry)
+            except (Fenced, NotFound, Unstorable):
+                continue
+            except StoreError:
+                raise
+            except Exception as error:
+                # Whatever is wrong with this one, the others need not wait for it.
+                self._report("recover", error)
 
     async def _recover(self, entry: Entry) -> None:
         claim = await self._leases.seize(entry)

@@ -92,6 +92,19 @@ versions = Table(
 )
 
 
+# PostgreSQL's indexes take no row larger than 2704 bytes, and some have an owner in front of the id.
+_MAX_KEY_BYTES = 1024
+
+
+def is_key(id: str) -> bool:
+    """Whether an id can be one of the tables' keys: Unicode without NUL, which PostgreSQL refuses, and not
+    longer than an index takes."""
+    try:
+        return "\0" not in id and len(id.encode()) <= _MAX_KEY_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
 def _create(connection: Connection) -> None:
     metadata.create_all(connection)
 

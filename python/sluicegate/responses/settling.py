@@ -11,7 +11,8 @@ from sluicegate.responses.entry import Claim, Status
 from sluicegate.responses.numbering import Run, payloads, tail
 from sluicegate.responses.repository import Repository, Stored
 from sluicegate.responses.snapshot import Snapshot
-from sluicegate.responses.writer import Append, Final, Writer
+from sluicegate.responses.writer import Writer
+from sluicegate.responses.writes import Append, Final
 
 # Snapshots that are kept for the next look: whoever polls a long response does not fold all of it each time.
 _KEPT_SNAPSHOTS = 64

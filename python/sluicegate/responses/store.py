@@ -10,8 +10,15 @@ from typing import Any, TypeVar
 from sluicegate.config import StoreConfig
 from sluicegate.responses import inputs, objects
 from sluicegate.responses.database import Database
-from sluicegate.responses.entry import Entry
-from sluicegate.responses.errors import Fenced, NotFinished, NotFound, QueueFull, StoreError, StoreUnavailable
+from sluicegate.responses.entry import ENDED, Entry
+from sluicegate.responses.errors import (
+    Fenced,
+    NotFinished,
+    NotFound,
+    QueueFull,
+    StoreError,
+    StoreUnavailable,
+)
 from sluicegate.responses.following import Following
 from sluicegate.responses.inputs import Item, Page
 from sluicegate.responses.job import Execute
@@ -19,15 +26,21 @@ from sluicegate.responses.leases import Leases
 from sluicegate.responses.numbering import Numbering, Run, tail
 from sluicegate.responses.repository import Backlog, Repository, Stored
 from sluicegate.responses.runner import Runner
+from sluicegate.responses.schema import is_key
 from sluicegate.responses.settling import Settling
 from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.upkeep import Upkeep
-from sluicegate.responses.writer import Begin, Final, Keep, Write, Writer
+from sluicegate.responses.writer import Writer
+from sluicegate.responses.writes import Append, Begin, Final, Keep, Write
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another process does.
 _MOMENT_SECONDS = 0.5
 _LOOK_AGAIN_SECONDS = 0.03
+"""For the first time; each next pause is twice as long."""
+
+# How long a lookup waits for what was being kept when it came, where the store is slow.
+_KEEPING_SECONDS = 5.0
 
 # A failing store fails with every request: that is said once in this time, and counted each time.
 _COMPLAINT_SECONDS = 10.0
@@ -66,6 +79,7 @@ class ResponseStore:
         )
         self._following = Following(database, self._repository, self._runner.runs)
         self._writer.published = self._published
+        self._writer.lost = self._lost
         self._started = False
         self._closed = False
 
@@ -173,6 +187,9 @@ class ResponseStore:
             if whole is None:
                 return
             run, final, id = whole
+            if not is_key(id):
+                self._not_stored(id, request_id, "its id is no text, or too long")
+                return
             body = json.loads(request)
             row = {
                 "id": id,
@@ -244,21 +261,34 @@ class ResponseStore:
         return found
 
     async def _soon(self, id: str, look: Callable[[], Awaitable[_T]]) -> _T:
-        """What `look` finds, now or within a moment."""
-        deadline = time.monotonic() + _MOMENT_SECONDS
+        """What `look` finds, now or within a moment, or once all is kept that may be it."""
+        if not is_key(id):
+            raise NotFound(id)
+        now = time.monotonic()
+        moment, patience = now + _MOMENT_SECONDS, now + _KEEPING_SECONDS
+        pause = _LOOK_AGAIN_SECONDS
+        keeping: set[asyncio.Task[None]] = set()
         while True:
+            now = time.monotonic()
+            if now < moment:
+                # Whoever asks has seen its end: what begins to be kept later is something else.
+                keeping |= self._keeping
+            keeping = {task for task in keeping if not task.done()}
+            # Looked at after that: what was kept meanwhile is found now.
+            last = now >= (patience if keeping else moment)
             try:
                 if not self._database.exists and not self._keeping:
                     # Nothing has been stored yet: asking would make the file.
                     raise NotFound(id)
                 return await look()
             except NotFound:
-                if self._keeping:
-                    # It may be one of these.
-                    await asyncio.wait(set(self._keeping))
-                elif time.monotonic() > deadline:
+                if last:
                     raise
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            if keeping:
+                await asyncio.wait(keeping, timeout=max(patience - time.monotonic(), 0))
+            else:
+                await asyncio.sleep(min(pause, max(moment - time.monotonic(), 0)))
+                pause = min(2 * pause, _MOMENT_SECONDS / 2)
 
     async def backlog(self) -> None:
         """Bring the metrics of the queue up to date; after the end they stay as they were."""
@@ -305,6 +335,16 @@ class ResponseStore:
             self._complained = now
             self._log.warning("response_store_failed", operation=operation, reason=str(error)[:300])
 
+    def _lost(self, write: Write, error: Exception) -> None:
+        request_id = None if isinstance(write, Append) else write.row["request_id"]
+        self._not_stored(write.id, request_id, str(error) or type(error).__name__)
+
+    def _not_stored(self, id: str, request_id: str | None, reason: str) -> None:
+        self._metrics.failed("unstorable")
+        self._log.error(
+            "response_not_stored", response_id=id[:128], request_id=request_id, reason=reason[:300]
+        )
+
     def _broke(self, operation: str, error: Exception) -> None:
         self._metrics.failed(operation)
         self._log.error("response_store_broke", operation=operation, error=where(error))
@@ -327,7 +367,8 @@ def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None
         return None
     id = document.get("id")
     status = document.get("status", "completed")
-    if not isinstance(id, str) or not id:
+    # Any other would be taken for background work.
+    if not isinstance(id, str) or not id or status not in ENDED:
         return None
     output = [item for item in document.get("output") or () if isinstance(item, dict)]
     return run, Final(status, response, output), id  # type: ignore[arg-type]

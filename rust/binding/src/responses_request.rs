@@ -60,6 +60,11 @@ impl PyResponsesRequest {
     }
 
     #[getter]
+    fn unstorable(&self) -> Option<&str> {
+        self.inner.unstorable()
+    }
+
+    #[getter]
     fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.inner.body())
     }

@@ -150,3 +150,36 @@ fn size_and_depth_are_bounded() {
     let error = request.with_input_prefix(&[item], &limits).unwrap_err();
     assert_eq!(error.kind, ErrorKind::DocumentTooLarge);
 }
+
+#[test]
+fn an_id_that_is_no_text_is_told_by_its_place() {
+    for body in [
+        r#"{"input":"\ud800"}"#,
+        r#"{"input":[{"role":"user","content":"\ud800"}]}"#,
+        r#"{"input":[{"id":"msg_\ud83d\ude00"},{"id":5},"\ud800"],"previous_response_id":"\u0041"}"#,
+        r#"{"input":{"id":"\ud800"}}"#,
+        r#"{"input":[],"previous_response_id":null,"x":"\u0000"}"#,
+    ] {
+        assert_eq!(parse(body).unstorable(), None, "{body}");
+    }
+    for (body, place) in [
+        (
+            r#"{"input":[{"type":"message","id":"\ud800","role":"user","content":"x"}]}"#,
+            "input[0].id",
+        ),
+        (
+            r#"{"input":[{"id":"msg_1"},{"id":"msg\u0000"}]}"#,
+            "input[1].id",
+        ),
+        (
+            r#"{"input":[{"id":"\udc00","\u0069d":"msg_1"}]}"#,
+            "input[0].id",
+        ),
+        (
+            r#"{"previous_response_id":"resp_\u0000","input":[{"id":"\ud800"}]}"#,
+            "previous_response_id",
+        ),
+    ] {
+        assert_eq!(parse(body).unstorable(), Some(place), "{body}");
+    }
+}

@@ -24,7 +24,7 @@ from sluicegate.responses.errors import Fenced
 from sluicegate.responses.leases import MAX_ATTEMPTS, fair
 from sluicegate.responses.numbering import Run, payloads
 from sluicegate.responses.schema import responses
-from sluicegate.responses.writer import Append
+from sluicegate.responses.writes import Append
 
 Start = Callable[..., Any]
 

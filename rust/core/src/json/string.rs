@@ -171,6 +171,27 @@ pub fn decode(content: &[u8]) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
+/// Whether a string's content decodes to what a database takes for text: it has no lone surrogate, which no encoding of Unicode can
+/// write, and no NUL, which `PostgreSQL` refuses.
+#[must_use]
+pub fn is_storable(content: &[u8]) -> bool {
+    let mut rest = content;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        rest = rest.get(at..).unwrap_or_default();
+        let Some((char, len)) = next_char(rest) else {
+            return false;
+        };
+        let escape = rest.get(..len).unwrap_or_default();
+        let stands_for_itself = char != char::REPLACEMENT_CHARACTER
+            || escape.get(2..).and_then(hex) == Some(u32::from(char));
+        if char == '\0' || !stands_for_itself {
+            return false;
+        }
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    !rest.contains(&0)
+}
+
 /// [`decode`] for keys: bytes, since most of them are compared with names.
 #[must_use]
 pub fn plain(content: &[u8]) -> Cow<'_, [u8]> {
@@ -230,6 +251,33 @@ mod tests {
         assert!(!equals(b"usag\\u0065s", "usage"));
         assert!(!equals(b"usag", "usage"));
         assert!(equals(b"\\ud83d\\ude00", "\u{1F600}"));
+    }
+
+    #[test]
+    fn what_a_database_cannot_take_for_text_is_told() {
+        for content in [
+            r"",
+            "msg_1",
+            "é\u{1f600}\u{fffd}",
+            r"\ud83d\ude00",
+            r"\ufffd",
+            r"\uFFFD",
+            r"\\u0000",
+            r"a\u0001\n",
+        ] {
+            assert!(is_storable(content.as_bytes()), "{content}");
+        }
+        for content in [
+            r"\ud800",
+            r"\uDFFF",
+            r"a\ud83d\u0041",
+            r"\ude00\ud83d",
+            r"\ud83d\ude00\ud83d",
+            r"msg\u0000",
+            "\0",
+        ] {
+            assert!(!is_storable(content.as_bytes()), "{content}");
+        }
     }
 
     #[test]

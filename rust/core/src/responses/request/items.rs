@@ -8,6 +8,7 @@ use super::refusal::{Place, Refusal};
 use crate::error::Error;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::json::string;
 use crate::json::writer::Writer;
 use crate::limits::Limits;
 
@@ -103,6 +104,32 @@ impl ResponsesRequest {
             .filter(|input| input.kind() == Kind::Array)
             .is_some_and(|input| input.elements().any(is_reference))
     }
+
+    /// See [`unstorable`](Self::unstorable).
+    pub(super) fn find_unstorable(&self) -> Option<Box<str>> {
+        // Only an escape can spell what is no text.
+        memmem::find(self.body(), b"\\u")?;
+        let name = "previous_response_id";
+        if self.get(name).is_some_and(is_unstorable) {
+            return Some(name.into());
+        }
+        let place = Place::Top("input");
+        let input = self.get("input").filter(|it| it.kind() == Kind::Array)?;
+        let index = input.elements().position(|item| {
+            // All of several ids: readers differ in which of them counts.
+            item.kind() == Kind::Object
+                && item
+                    .members()
+                    .any(|(key, value)| key.is("id") && is_unstorable(value))
+        })?;
+        Some(place.element(index).member("id").to_string().into())
+    }
+}
+
+fn is_unstorable(value: Node<'_>) -> bool {
+    value
+        .spelled()
+        .is_some_and(|content| !string::is_storable(content))
 }
 
 fn is_reference(item: Node<'_>) -> bool {

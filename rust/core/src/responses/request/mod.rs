@@ -94,6 +94,7 @@ pub struct ResponsesRequest {
     values: [Option<Value>; NAMES.len()],
     previous_response_id: Option<Box<str>>,
     refers: bool,
+    unstorable: Option<Box<str>>,
 }
 
 impl ResponsesRequest {
@@ -133,8 +134,10 @@ impl ResponsesRequest {
             values,
             previous_response_id,
             refers: false,
+            unstorable: None,
         };
         request.refers = request.has_references();
+        request.unstorable = request.find_unstorable();
         Ok(request)
     }
 
@@ -202,5 +205,12 @@ impl ResponsesRequest {
     #[must_use]
     pub fn refers(&self) -> bool {
         self.refers
+    }
+
+    /// The first member that names something in the store, `previous_response_id` or `input[2].id`, and cannot be kept as text: it has
+    /// a lone surrogate or NUL. None where all can.
+    #[must_use]
+    pub fn unstorable(&self) -> Option<&str> {
+        self.unstorable.as_deref()
     }
 }

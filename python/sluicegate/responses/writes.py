@@ -1,0 +1,88 @@
+"""What is written to the store: events, a live reply, a background response that is taken on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.responses.entry import Claim, Status
+from sluicegate.responses.numbering import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """How a response ended: the object that is shown from now on, JSON, and the items in it."""
+
+    status: Status
+    response: bytes
+    output: Sequence[dict[str, Any]] = ()
+    event_bytes: int = 0
+    """Of all its events, but for the first two."""
+
+
+@dataclass(slots=True)
+class Append:
+    """Events of a background response, and its end where this is the last of them."""
+
+    claim: Claim
+    run: Run | None
+    final: Final | None = None
+
+    @property
+    def id(self) -> str:
+        return self.claim.id
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return _size(b"", b"" if self.final is None else self.final.response, self.run)
+
+
+@dataclass(slots=True)
+class Keep:
+    """A response that was made while its client listened, whole."""
+
+    row: dict[str, Any]
+    request: bytes
+    input: Sequence[dict[str, Any]]
+    run: Run | None
+    final: Final
+
+    @property
+    def id(self) -> str:
+        id: str = self.row["id"]
+        return id
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return _size(self.request, self.final.response, self.run)
+
+
+@dataclass(slots=True)
+class Begin:
+    """A background response that is taken on, unless `max_queued` wait already."""
+
+    row: dict[str, Any]
+    request: bytes
+    response: bytes
+    input: Sequence[dict[str, Any]]
+    run: Run
+    max_queued: int
+    final: None = None
+
+    @property
+    def id(self) -> str:
+        id: str = self.row["id"]
+        return id
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return _size(self.request, self.response, self.run)
+
+
+Write = Append | Keep | Begin
+
+
+def _size(request: bytes, response: bytes, run: Run | None) -> int:
+    return len(request) + len(response) + (0 if run is None else len(run.data))
