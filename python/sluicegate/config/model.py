@@ -429,6 +429,11 @@ class StoreConfig(Section):
     max_response_bytes: MemoryBytes = Field(
         default=64 * 1024**2, description="Of one response; a background one that grows past it fails."
     )
+    max_waiting_bytes: MemoryBytes = Field(
+        default=256 * 1024**2,
+        description="Of what waits in memory for the store. Past it background responses are slowed, new "
+        "ones are refused with 503, and live replies are not kept.",
+    )
     concurrency: Positive = Field(default=64, description="Background responses at once.")
     max_queued: Positive = Field(default=10_000, description="More are refused with 429.")
     queue_seconds: Seconds = Field(default=3600.0, description="What waits longer than this fails.")

@@ -17,7 +17,7 @@ from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
-from sluicegate.responses import QueueFull, StoreUnavailable, Unstorable, Work
+from sluicegate.responses import QueueFull, StoreBusy, StoreUnavailable, Unstorable, Work
 from sluicegate.telemetry import RequestRecord
 
 _NAME = RELAYED[RESPONSES_PATH]
@@ -78,6 +78,8 @@ class Background:
             raise Refused(stored_errors.queue_full()) from None
         except Unstorable:
             raise Refused(stored_errors.not_stored()) from None
+        except StoreBusy:
+            raise Refused(stored_errors.store_busy()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
         # Its record is that of its run.

@@ -100,5 +100,15 @@ def store_unavailable() -> ErrorReply:
     )
 
 
+def store_busy() -> ErrorReply:
+    return error_reply(
+        503,
+        "The store of responses is slower than what is to be kept: nothing new is taken on.",
+        type="server_error",
+        code="store_busy",
+        headers=((b"retry-after", b"5"),),
+    )
+
+
 def bad_parameter(name: str, wanted: str) -> ErrorReply:
     return error_reply(400, f"`{name}` must be {wanted}.", code="invalid_value", param=name)

@@ -1,7 +1,14 @@
 """Stored and background responses: the store, the queue, conversations."""
 
 from sluicegate.responses.entry import Entry, Work
-from sluicegate.responses.errors import NotFinished, NotFound, QueueFull, StoreUnavailable, Unstorable
+from sluicegate.responses.errors import (
+    NotFinished,
+    NotFound,
+    QueueFull,
+    StoreBusy,
+    StoreUnavailable,
+    Unstorable,
+)
 from sluicegate.responses.inputs import Item, Page, given, is_reference
 from sluicegate.responses.members import replace as replace_members
 from sluicegate.responses.objects import dump
@@ -15,6 +22,7 @@ __all__ = [
     "Page",
     "QueueFull",
     "ResponseStore",
+    "StoreBusy",
     "StoreUnavailable",
     "Unstorable",
     "Work",

@@ -56,9 +56,9 @@ class Batch:
             await self._insert(connection, kept, begun)
         await index_items(
             connection,
-            [(self._owners[claim], claim.id, final.output) for claim, final in finals]
-            + [(keep.row["owner"], keep.id, [*keep.input, *keep.final.output]) for keep in kept]
-            + [(begin.row["owner"], begin.id, begin.input) for begin in begun],
+            [(self._owners[claim], claim.id, final.item_ids) for claim, final in finals]
+            + [(keep.row["owner"], keep.id, [*keep.item_ids, *keep.final.item_ids]) for keep in kept]
+            + [(begin.row["owner"], begin.id, begin.item_ids) for begin in begun],
         )
         return refused
 

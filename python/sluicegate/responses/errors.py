@@ -9,6 +9,13 @@ class StoreUnavailable(StoreError):
     """The store cannot be read or written: a full disk, a read-only file, a database that is down."""
 
 
+class StoreBusy(StoreUnavailable):
+    """As much waits to be written as may wait."""
+
+    def __init__(self) -> None:
+        super().__init__("as much waits to be written as may wait")
+
+
 class Unstorable(StoreUnavailable):
     """What was to be written is at fault and not the store: it is refused as often as it is tried."""
 

@@ -14,7 +14,7 @@ from sluicegate.responses.errors import Fenced, StoreUnavailable, Unstorable
 from sluicegate.responses.numbering import Numbering, Run, error_of
 from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Final
+from sluicegate.responses.writes import Append, Final, item_ids
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -212,8 +212,8 @@ class Job:
         if ending is None:
             return None
         output = json.loads(ending.response).get("output")
-        items = [item for item in output or () if isinstance(item, dict)]
-        return Final(ending.status, ending.response.encode(), items, self._kept_bytes)
+        ids = item_ids(item for item in output or () if isinstance(item, dict))
+        return Final(ending.status, ending.response.encode(), ids, self._kept_bytes)
 
     async def _write(self, write: Append) -> None:
         """Write, trying again for a while where the store fails: a disk that is full may have room again."""

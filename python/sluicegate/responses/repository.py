@@ -1,7 +1,7 @@
 """Reading what is stored, and deleting."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,20 +181,16 @@ async def runs(connection: AsyncConnection, id: str, after: int = -1) -> list[Ru
     return [Run(*row) for row in (await connection.execute(query)).all()]
 
 
-async def index_items(
-    connection: AsyncConnection, found: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]]
-) -> None:
-    """Let `item_reference`s find the items of these: owner, response, its items.
+async def index_items(connection: AsyncConnection, found: Sequence[tuple[str, str, Sequence[str]]]) -> None:
+    """Let `item_reference`s find the items of these: owner, response, the ids of its items.
 
     An item that is sent again belongs to its first response. One whose id is no text that the index takes,
     which only an upstream can send, is found by nobody.
     """
     holders: dict[tuple[str, str], str] = {}
-    for owner, id, listed in found:
-        for item in listed:
-            item_id = item.get("id")
-            if isinstance(item_id, str) and is_key(item_id):
-                holders.setdefault((owner, item_id), id)
+    for owner, id, item_ids in found:
+        for item_id in filter(is_key, item_ids):
+            holders.setdefault((owner, item_id), id)
     rows = [
         {"owner": owner, "item_id": item_id, "response_id": holders[owner, item_id]}
         for owner, item_id in sorted(holders)

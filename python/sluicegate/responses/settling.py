@@ -12,7 +12,7 @@ from sluicegate.responses.numbering import Run, payloads, tail
 from sluicegate.responses.repository import Repository, Stored
 from sluicegate.responses.snapshot import Snapshot
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Final
+from sluicegate.responses.writes import Append, Final, item_ids
 
 # Snapshots that are kept for the next look: whoever polls a long response does not fold all of it each time.
 _KEPT_SNAPSHOTS = 64
@@ -59,6 +59,9 @@ class Settling:
         first = snapshot.following
         data, response = snapshot.ending(status, error, time.time())
         final = Final(
-            status, objects.dump(response).encode(), output=response["output"], event_bytes=size + len(data)
+            status,
+            objects.dump(response).encode(),
+            item_ids(response["output"]),
+            event_bytes=size + len(data),
         )
         await self._writer.write(Append(claim, Run(first, snapshot.following - 1, data), final))

@@ -16,6 +16,7 @@ from sluicegate.responses.errors import (
     NotFinished,
     NotFound,
     QueueFull,
+    StoreBusy,
     StoreError,
     StoreUnavailable,
 )
@@ -31,7 +32,7 @@ from sluicegate.responses.settling import Settling
 from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Begin, Final, Keep, Write
+from sluicegate.responses.writes import Append, Begin, Final, Keep, Write, item_ids
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another process does.
@@ -44,8 +45,6 @@ _KEEPING_SECONDS = 5.0
 
 # A failing store fails with every request: that is said once in this time, and counted each time.
 _COMPLAINT_SECONDS = 10.0
-
-_MAX_KEEPING = 1000
 
 _T = TypeVar("_T")
 
@@ -64,7 +63,7 @@ class ResponseStore:
         database = self._database = Database(config)
         database.on_failure = self._failed
         self._repository = Repository(database, config.retention_seconds)
-        self._writer = Writer(database, config.retention_seconds)
+        self._writer = Writer(database, config.retention_seconds, config.max_waiting_bytes)
         self._leases = Leases(database, config.lease_seconds, models)
         self._settling = Settling(self._repository, self._writer)
         self._runner = Runner(
@@ -147,7 +146,7 @@ class ResponseStore:
             },
             request,
             text,
-            inputs.items_of(id, body),
+            item_ids(inputs.items_of(id, body)),
             Run(0, 1, objects.beginning(response)),
             self._config.max_queued,
         )
@@ -155,6 +154,9 @@ class ResponseStore:
             await self._writer.write(beginning)
         except QueueFull:
             self._metrics.refused("queue_full")
+            raise
+        except StoreBusy:
+            self._metrics.refused("store_busy")
             raise
         except StoreUnavailable:
             self._metrics.refused("store_failed")
@@ -167,11 +169,11 @@ class ResponseStore:
     ) -> None:
         """Keep a response that was made while its client listened: `reply` is all that the client was sent.
 
-        At once or a little later; where that fails it is counted, and the client, who has its reply, is not
-        concerned.
+        At once or a little later. Where that fails, or too much waits already, it is not kept and counted;
+        the client, who has its reply, is not concerned.
         """
-        if len(self._keeping) >= _MAX_KEEPING:
-            self._metrics.failed("keep")
+        if self._writer.full:
+            self._failed("keep", StoreBusy())
             return
         task = asyncio.get_running_loop().create_task(
             self._keep(owner, model, request_id, request, reply, streamed)
@@ -199,7 +201,9 @@ class ResponseStore:
                 "request_id": request_id,
                 "created_at": time.time(),
             }
-            await self._writer.write(Keep(row, request, inputs.items_of(id, body), run, final))
+            await self._writer.write(Keep(row, request, item_ids(inputs.items_of(id, body)), run, final))
+        except StoreBusy as error:
+            self._failed("keep", error)
         except StoreError:
             return
         except Exception as error:
@@ -371,7 +375,7 @@ def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None
     if not isinstance(id, str) or not id or status not in ENDED:
         return None
     output = [item for item in document.get("output") or () if isinstance(item, dict)]
-    return run, Final(status, response, output), id  # type: ignore[arg-type]
+    return run, Final(status, response, item_ids(output)), id  # type: ignore[arg-type]
 
 
 def _context(chain: list[Stored], *, listed: bool) -> list[Item]:

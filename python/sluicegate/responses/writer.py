@@ -5,6 +5,10 @@ kept. The first write after a pause goes at once, the next ones together, `WINDO
 began: an upstream that sends 50 events a second costs a dozen rows, whatever their number, and the relay
 collects what arrives meanwhile.
 
+What waits, and what is being written, is bounded in bytes. Past the bound a response that runs here waits
+until there is room, which slows its upstream; a live reply, which nothing may slow, is not kept, and a new
+background response is not taken on.
+
 What the database refuses for its content is found by halving the batch, so that it costs its own response and
 none of the others.
 """
@@ -17,18 +21,22 @@ from dataclasses import dataclass, field
 
 from sluicegate.responses.batch import MAX_WRITES, Batch
 from sluicegate.responses.database import Database
-from sluicegate.responses.errors import Contended, StoreError, StoreUnavailable, Unstorable
-from sluicegate.responses.writes import Write
+from sluicegate.responses.errors import Contended, StoreBusy, StoreError, StoreUnavailable, Unstorable
+from sluicegate.responses.writes import Append, Write
 
 WINDOW_SECONDS = 0.08
 
 # Of a transaction that was given up for another's sake, before it is taken apart.
 _TRIES = 3
 
+# What a write takes beside the bytes in it.
+_WRITE_BYTES = 4096
+
 
 @dataclass(slots=True)
 class _Waiting:
     write: Write
+    size: int
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def end(self, error: Exception | None = None) -> None:
@@ -47,9 +55,15 @@ class Writer:
     and why.
     """
 
-    def __init__(self, database: Database, retention_seconds: float) -> None:
+    def __init__(self, database: Database, retention_seconds: float, max_bytes: int) -> None:
         self._database = database
         self._retention = retention_seconds
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        """Of what waits and of what is being written."""
+        self._freed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Held by the first of those that wait for room."""
         self._waiting: list[_Waiting] = []
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
@@ -60,15 +74,41 @@ class Writer:
     async def write(self, write: Write) -> None:
         """Returns once it is committed.
 
-        Raises `Fenced`, `QueueFull`, `Unstorable` where the database refuses what is in it, and otherwise
-        `StoreUnavailable`.
+        Raises `Fenced`, `QueueFull`, `StoreBusy` where too much waits already, `Unstorable` where the
+        database refuses what is in it, and otherwise `StoreUnavailable`.
         """
-        waiting = _Waiting(write)
+        waiting = _Waiting(write, write.size + _WRITE_BYTES)
+        if isinstance(write, Append):
+            await self._room(waiting.size)
+        elif self.full or not self._fits(waiting.size):
+            raise StoreBusy
+        self._bytes += waiting.size
         self._waiting.append(waiting)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
         await waiting.done
+
+    @property
+    def full(self) -> bool:
+        """Whether somebody waits for room already."""
+        return self._turn.locked()
+
+    def _fits(self, size: int) -> bool:
+        # One that is larger than the bound goes alone: how large a response may be is bounded elsewhere.
+        return self._bytes == 0 or self._bytes + size <= self._max_bytes
+
+    async def _room(self, size: int) -> None:
+        # In the order in which they came: a large one would wait for ever behind small ones.
+        async with self._turn:
+            while not self._fits(size):
+                self._freed.clear()
+                await self._freed.wait()
+
+    def _end(self, waiting: _Waiting, error: Exception | None = None) -> None:
+        self._bytes -= waiting.size
+        self._freed.set()
+        waiting.end(error)
 
     async def close(self) -> None:
         """Write what waits, and stop."""
@@ -105,7 +145,7 @@ class Writer:
                 if isinstance(error, StoreUnavailable) and not isinstance(error, Unstorable | Contended):
                     # The store itself fails: so would all the others.
                     for waiting in (*part, *(waiting for rest in parts for waiting in rest)):
-                        waiting.end(error)
+                        self._end(waiting, error)
                     return
                 if len(part) > 1:
                     middle = len(part) // 2
@@ -117,7 +157,7 @@ class Writer:
                 reason = refused.get(id(waiting.write))
                 if reason is None:
                     self.published(waiting.write)
-                waiting.end(reason)
+                self._end(waiting, reason)
 
     async def _transaction(self, writes: Sequence[Write]) -> dict[int, StoreError]:
         for attempt in range(1, _TRIES + 1):
@@ -131,4 +171,4 @@ class Writer:
 
     def _lose(self, waiting: _Waiting, error: Exception) -> None:
         self.lost(waiting.write, error)
-        waiting.end(error if isinstance(error, StoreError) else Unstorable(type(error).__name__))
+        self._end(waiting, error if isinstance(error, StoreError) else Unstorable(type(error).__name__))

@@ -1,6 +1,6 @@
 """What is written to the store: events, a live reply, a background response that is taken on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,11 @@ from sluicegate.responses.numbering import Run
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """How a response ended: the object that is shown from now on, JSON, and the items in it."""
+    """How a response ended: the object that is shown from now on, JSON, and the ids of the items in it."""
 
     status: Status
     response: bytes
-    output: Sequence[dict[str, Any]] = ()
+    item_ids: Sequence[str] = ()
     event_bytes: int = 0
     """Of all its events, but for the first two."""
 
@@ -43,7 +43,8 @@ class Keep:
 
     row: dict[str, Any]
     request: bytes
-    input: Sequence[dict[str, Any]]
+    item_ids: Sequence[str]
+    """Of its input."""
     run: Run | None
     final: Final
 
@@ -65,7 +66,8 @@ class Begin:
     row: dict[str, Any]
     request: bytes
     response: bytes
-    input: Sequence[dict[str, Any]]
+    item_ids: Sequence[str]
+    """Of its input."""
     run: Run
     max_queued: int
     final: None = None
@@ -82,6 +84,12 @@ class Begin:
 
 
 Write = Append | Keep | Begin
+
+
+def item_ids(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The ids of items. What waits to be written holds no more of them: read as objects they are many times
+    as large as their text."""
+    return [id for item in found if isinstance(id := item.get("id"), str)]
 
 
 def _size(request: bytes, response: bytes, run: Run | None) -> int:

@@ -15,7 +15,7 @@ class StoredMetrics:
         )
         self._refused = Counter(
             "sluicegate_background_refused",
-            "Background responses that were not taken on: queue_full or store_failed.",
+            "Background responses that were not taken on: queue_full, store_busy or store_failed.",
             ("reason",),
             registry=registry,
         )

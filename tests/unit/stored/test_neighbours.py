@@ -5,12 +5,13 @@ import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from harness.stored_stand import MODEL, OWNER, Upstream, create, followed, shown, sse, until, upstream_events
-from sluicegate.responses import NotFound, ResponseStore, StoreUnavailable, Unstorable
+from sluicegate.responses import NotFound, ResponseStore, StoreBusy, StoreUnavailable, Unstorable
 from sluicegate.responses.batch import MAX_WRITES
 
 WAIT_SECONDS = 10.0
@@ -207,3 +208,78 @@ async def test_an_id_that_no_store_can_have_is_not_there(store: ResponseStore) -
         for look in (store.response, store.context, store.item, store.cancel, store.delete):
             with pytest.raises(NotFound):
                 await look(id, OWNER)
+
+
+# === what waits ===
+
+
+@pytest.fixture
+async def stuck(start: Callable[..., Any], upstream: Upstream) -> AsyncIterator[ResponseStore]:
+    """A store that writes nothing until its transactions may begin (`store._writer._committing`)."""
+    store = await start(upstream, max_waiting_bytes=200_000)
+    # Opened before: the first write makes the tables.
+    await create(store, model="another")
+    await store._writer._committing.acquire()
+    yield store
+    if store._writer._committing.locked():
+        store._writer._committing.release()
+
+
+async def test_live_replies_past_the_bound_are_not_kept_and_reported(
+    stuck: ResponseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = failures(stuck, monkeypatch)
+    for n in range(10):
+        keep(stuck, f"resp_{n}", input="x" * 60_000)
+        # Each has been read once this is over.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(failed) >= 6
+    assert set(failed) == {"keep"}
+    assert stuck._writer._bytes <= 200_000
+    waiting = len(stuck._keeping)
+    assert waiting == 10 - len(failed)
+    stuck._writer._committing.release()
+    for n in range(waiting):
+        assert (await shown(stuck, f"resp_{n}"))["status"] == "completed"
+    keep(stuck, "resp_later", input="x" * 60_000)
+    assert (await shown(stuck, "resp_later"))["status"] == "completed"
+
+
+async def test_new_background_responses_past_the_bound_are_refused(stuck: ResponseStore) -> None:
+    asked = [asyncio.ensure_future(create(stuck, model="another", input="x" * 60_000)) for _ in range(10)]
+    for refused in islice(asyncio.as_completed(asked, timeout=WAIT_SECONDS), 7):
+        with pytest.raises(StoreBusy):
+            await refused
+    stuck._writer._committing.release()
+    made = await asyncio.gather(*asked, return_exceptions=True)
+    ids = [one for one in made if isinstance(one, str)]
+    assert len(ids) == 3
+    for id in ids:
+        assert (await shown(stuck, id))["status"] == "queued"
+
+
+async def test_a_response_that_runs_waits_for_room_and_loses_nothing(
+    start: Callable[..., Any], upstream: Upstream
+) -> None:
+    store = await start(upstream, max_waiting_bytes=100_000)
+    ids = [await create(store) for _ in range(4)]
+    plays = [await upstream.play() for _ in ids]
+    # What a write takes at least leaves no room for two.
+    store._writer._max_bytes = 5000
+    writer = store._writer
+    sending = []
+    async with writer._committing:
+        for play in plays:
+            await play.start()
+            sending.append(asyncio.ensure_future(play.events(*upstream_events(text="word " * 2000))))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not writer.full:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert len(writer._waiting) <= 1
+    await asyncio.gather(*sending)
+    for play in plays:
+        await play.end()
+    for id in ids:
+        await until(store, id, "completed")
+    assert writer._bytes == 0
