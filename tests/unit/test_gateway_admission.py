@@ -27,7 +27,9 @@ def digest(key: bytes) -> bytes:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_each_key_is_known_by_its_name(number: int) -> None:
-    assert admission(KEYS).identify(digest(b"sk-%d" % number), True) == Caller(f"client-{number}")
+    found = admission(KEYS).identify(digest(b"sk-%d" % number), True)
+    assert isinstance(found, Caller)
+    assert found.name == f"client-{number}"
 
 
 @pytest.mark.parametrize("presented", [digest(b"sk-11"), b"", b"sk-1", digest(b"sk-1")[:-1], None])
@@ -65,6 +67,27 @@ def test_what_was_found_is_compared_in_constant_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sluicegate.gateway.keys.hmac.compare_digest", compare)
     assert admission(KEYS).identify(digest(b"sk-1"), True) is UNKNOWN_KEY
     assert compared == [(digest(b"sk-1"), digest(b"sk-1"))]
+
+
+def test_an_owner_is_a_key_or_an_id_and_no_name() -> None:
+    def owner(**key: str) -> str:
+        [found] = Keyring([KeyConfig.model_validate(key)]).owners.values()
+        return found
+
+    one = owner(name="one", key="sk-1")
+    assert owner(name="another", key="sk-1") == one
+    assert owner(name="one", key="sk-2") != one
+    assert owner(name="one", key="sk-1", id="team") == owner(name="two", key="sk-2", id="team") != one
+    assert owner(name="one", key="sk-1", id=one) != one
+    assert digest(b"sk-1").hex() not in one
+
+
+def test_an_owner_is_the_caller_who_has_a_key_now() -> None:
+    keys = [{"name": "old", "key": "sk-1", "id": "team"}, {"name": "new", "key": "sk-2", "id": "team"}]
+    ring = Keyring([KeyConfig.model_validate(key) for key in keys])
+    assert ring.owner("id:team").name == "old"
+    assert ring.owner("id:gone") == Caller(None, "id:gone")
+    assert admission([]).owner("") == Caller(None)
 
 
 def test_the_keyring_keeps_no_key() -> None:

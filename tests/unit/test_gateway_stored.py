@@ -91,6 +91,36 @@ async def test_a_live_response_is_kept_and_found_by_its_owner_only(stored: Any) 
     assert other.status == 404
 
 
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({}, {}, True),
+        ({}, {"key": "sk-other"}, False),
+        ({}, {"name": "renamed"}, True),
+        ({"id": "a"}, {"key": "sk-other", "name": "rotated", "id": "a"}, True),
+        ({"id": "a"}, {"id": "b"}, False),
+        ({"id": "a"}, {}, False),
+    ],
+)
+async def test_responses_belong_to_an_id_or_a_key_and_to_no_name(
+    stored: Any, before: dict[str, str], after: dict[str, str], found: bool, background: bool
+) -> None:
+    key = {"name": "team", "key": "sk-team"}
+    first = Client(stored(stream if background else answer, keys=[{**key, **before}]))
+    id = (await first.create(background=background)).json()["id"]
+    await first.until(id, "completed")
+    if background:
+        assert [line["key"] for line in await runs(first.gateway)] == ["team"]
+    await first.gateway.lines()
+    key |= after
+    second = Client(stored(keys=[key]))
+    authorization = {"authorization": f"Bearer {key['key']}"}
+    for path in (f"/{id}", f"/{id}/input_items"):
+        assert (await second.call("GET", path, authorization)).status == (200 if found else 404)
+    assert (await second.call("DELETE", f"/{id}", authorization)).status == (200 if found else 404)
+
+
 async def test_what_shall_not_be_kept_is_not(stored: Any) -> None:
     client = Client(stored())
     id = (await client.create(store=False)).json()["id"]

@@ -23,6 +23,7 @@ from sluicegate.config.section import Section
 from sluicegate.config.values import (
     BaseUrl,
     Bytes,
+    CallerId,
     ClientBuffer,
     Count,
     ExistingFile,
@@ -156,6 +157,12 @@ class KeyConfig(Section):
 
     name: Name
     key: Secret
+    id: CallerId | None = Field(
+        default=None,
+        description="Whose stored responses it reads: keys with one id share them, so a new key with the id "
+        "of an old one goes on with what is there. Left out, they belong to the key itself: another key has "
+        "none of them, whatever its name, and a key that gains an id later begins anew.",
+    )
 
 
 class DeadlineConfig(Section):

@@ -164,6 +164,8 @@ def default_threads() -> int:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+# Part of a database's key: far below what an index takes.
+CallerId = Annotated[str, AfterValidator(_name), Field(max_length=128)]
 UpstreamName = Annotated[str, AfterValidator(_upstream_name)]
 RoutePart = Annotated[str, AfterValidator(_route_part)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]

@@ -43,6 +43,15 @@ class Admission:
             return MISSING_MODEL
         return self._models.get(name) or Refusal("unknown_model", name)
 
+    def owner(self, owner: str) -> Caller:
+        """The caller whose stored responses are `owner`'s; without a name where no key is that any more."""
+        return self._keys.owner(owner)
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The owner of stored responses that each key's name stands for now."""
+        return self._keys.owners
+
     @property
     def digests(self) -> list[bytes] | None:
         """SHA-256 of the keys that may call, for the front to refuse others by; None: anyone may."""

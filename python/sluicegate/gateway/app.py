@@ -201,7 +201,7 @@ class Gateway:
         if state.front is not None:
             _tell_callers(state.front, serving.admission)
         state.serving = serving
-        state.responses.serve(model.name for model in serving.models)
+        state.responses.serve((model.name for model in serving.models), serving.admission.owners)
 
     def drain(self, seconds: float) -> None:
         """Accept nothing more, report not ready, and end what still runs after `seconds`. Idempotent."""
@@ -300,7 +300,9 @@ def create_app(
         metrics=metrics,
         recorder=Recorder((log.request, metrics.record), log),
         notices=notices,
-        responses=ResponseStore(config.responses, names, metrics.stored, log),
+        responses=ResponseStore(
+            config.responses, names, metrics.stored, log, owners=serving.admission.owners
+        ),
         start_engines=engines,
     )
     return Gateway(state, prices, closes_log=closes_log)

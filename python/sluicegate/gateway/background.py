@@ -50,7 +50,7 @@ class Background:
 
     async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest, text: bytes) -> None:
         """Take the response on, and answer: with its object, or with its events as they come."""
-        state, serving, owner = self._state, asked.serving, caller.name or ""
+        state, serving, owner = self._state, asked.serving, caller.owner
         model = asked.asked_model(caller, request.model)
         if not request.store:
             raise Refused(stored_errors.background_needs_store())
@@ -98,7 +98,7 @@ class Background:
     async def execute(self, work: Work, receive: Receive, send: Send) -> None:
         """Run a background response: an ordinary exchange, always streamed, whose client is the store."""
         entry, serving, started = work.entry, self._state.serving, perf_counter()
-        run = Run(serving, Caller(entry.owner or None), entry.id)
+        run = Run(serving, serving.admission.owner(entry.owner), entry.id)
         tag = self._decider.expect(run)
         try:
             # Its own input was resolved when it was taken on.
@@ -108,7 +108,7 @@ class Background:
             exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag)
         except Refused as refused:
             self._decider.forget(tag)
-            self._refused(work, refused.reply, perf_counter() - started)
+            self._refused(work, run.caller, refused.reply, perf_counter() - started)
             await respond(send, refused.reply.status, refused.reply.headers, refused.reply.body)
             return
 
@@ -132,7 +132,7 @@ class Background:
         earlier = await self._conversations.earlier(run.serving, owner, model, previous)
         return None if earlier is None else with_earlier(request, earlier)
 
-    def _refused(self, work: Work, reply: ErrorReply, seconds: float) -> None:
+    def _refused(self, work: Work, caller: Caller, reply: ErrorReply, seconds: float) -> None:
         entry = work.entry
         known = self._state.models.get(entry.model) is not None
         record = RequestRecord(
@@ -141,7 +141,7 @@ class Background:
             reply.status,
             result_of(reply.status),
             seconds,
-            entry.owner or None,
+            caller.name,
             entry.model if known else "",
             None if known else entry.model,
             code=reply.code,

@@ -10,9 +10,14 @@ from sluicegate.config import KeyConfig
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request: the name of its key, or None where none is needed."""
+    """Whoever sent a request."""
 
     name: str | None
+    """Of its key, for logs and metrics; None where none is needed."""
+    owner: str = ""
+    """Whose responses it stores and reads: empty where no key is needed, otherwise `id:` and the id that is
+    configured for the key, or `key:` and what is made of the key. Never its name: another caller may have
+    that next year."""
 
 
 ANYONE = Caller(None)
@@ -24,9 +29,12 @@ class Keyring:
     def __init__(self, keys: Iterable[KeyConfig]) -> None:
         # Each with the digest itself, since a dictionary's own comparison ends at the first difference.
         self._callers: dict[bytes, tuple[bytes, Caller]] = {}
+        self._by_owner: dict[str, Caller] = {}
         for key in keys:
             digest = _digest(key.key.get_secret_value().encode())
-            self._callers[digest] = digest, Caller(key.name)
+            caller = Caller(key.name, _owner(key.id, digest))
+            self._callers[digest] = digest, caller
+            self._by_owner.setdefault(caller.owner, caller)
 
     def caller(self, digest: bytes | None) -> Caller | None:
         """The caller whose key has this SHA-256, or None; anyone, where there are no keys."""
@@ -39,6 +47,16 @@ class Keyring:
         if found is None or not hmac.compare_digest(found[0], digest):
             return None
         return found[1]
+
+    def owner(self, owner: str) -> Caller:
+        """The caller who is this owner, for what is done without a request of its own; without a name where
+        no key is this owner's any more."""
+        return self._by_owner.get(owner) or Caller(None, owner)
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The owner that each key's name stands for now."""
+        return {caller.name: caller.owner for _, caller in self._callers.values() if caller.name is not None}
 
     @property
     def digests(self) -> list[bytes] | None:
@@ -56,3 +74,10 @@ def key_digest(authorization: bytes | None) -> bytes | None:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
+
+
+def _owner(id: str | None, digest: bytes) -> str:
+    if id is not None:
+        return f"id:{id}"
+    # Not the digest itself: whoever reads the store could look for callers of other services by it.
+    return f"key:{hashlib.sha256(b'owner of responses' + digest).hexdigest()[:32]}"

@@ -8,7 +8,7 @@ from sluicegate.gateway.call import Call
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.decisions import Answer, Decider
 from sluicegate.gateway.errors import Refused
-from sluicegate.gateway.keys import Caller
+from sluicegate.gateway.keys import ANYONE
 from sluicegate.gateway.state import State
 from sluicegate.telemetry import where
 
@@ -52,10 +52,9 @@ class LoopSide:
     async def _continue(self, call: Call, ticket: int, request: ResponsesRequest) -> None:
         answer: Answer | None = None
         try:
-            caller, model = call.caller or Caller(None), call.model
+            caller, model = call.caller or ANYONE, call.model
             if model is not None:
-                owner = caller.name or ""
-                answer = await self._conversations.continued(call.serving, owner, model, request)
+                answer = await self._conversations.continued(call.serving, caller.owner, model, request)
         except Refused as refused:
             answer = refused.reply
         except Exception as error:
@@ -71,7 +70,7 @@ class LoopSide:
         if body is None or call.model is None:
             return
         self._state.responses.keep(
-            owner=(call.caller and call.caller.name) or "",
+            owner=(call.caller or ANYONE).owner,
             model=call.model.name,
             request_id=ended.request_id,
             request=body,

@@ -103,7 +103,7 @@ class _Call:
 
     async def __call__(self, asked: AppRequest) -> None:
         caller = asked.identify()
-        reply = await self._reply(caller.name or "", asked.scope["query_string"])
+        reply = await self._reply(caller.owner, asked.scope["query_string"])
         if isinstance(reply, bytes | Mapping):
             await asked.respond([_JSON], reply if isinstance(reply, bytes) else dump(reply).encode())
         else:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +63,8 @@ class Database:
         self._engines: tuple[AsyncEngine, AsyncEngine] | None = None
         self._opening = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
+        self.owners: Mapping[str, str] = {}
+        """What a store of the first version has for owners, names of keys, and who they are now."""
         self.on_failure: Callable[[str, Exception], None] | None = None
         """Called with the operation and the cause each time that the store fails."""
 
@@ -149,7 +151,7 @@ class Database:
             async with writing.begin() as connection:
                 if self.path is None:
                     await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-                await connection.run_sync(migrate)
+                await connection.run_sync(migrate, self.owners)
         except BaseException:
             await writing.dispose()
             await reading.dispose()

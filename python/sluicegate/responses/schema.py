@@ -4,7 +4,7 @@ A response's row is small and changes often (its lease is renewed); what is larg
 of its own. Times are Unix seconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import (
     BigInteger,
@@ -17,9 +17,12 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    delete,
     func,
     insert,
+    literal,
     select,
+    update,
 )
 from sqlalchemy.engine import Connection
 
@@ -105,20 +108,43 @@ def is_key(id: str) -> bool:
         return False
 
 
-def _create(connection: Connection) -> None:
+Owners = Mapping[str, str]
+
+
+def _create(connection: Connection, owners: Owners) -> None:
     metadata.create_all(connection)
 
 
+def _name_owners_by_id(connection: Connection, owners: Owners) -> None:
+    """What belonged to a name belongs to whoever has that name now, and to no name any more."""
+    named: set[str] = set()
+    for table in (responses, items):
+        column = table.c.owner
+        named |= set(connection.execute(select(column).where(column != "").distinct()).scalars())
+        # First all: a name that looks like an owner must not be taken for one.
+        connection.execute(update(table).where(column != "").values(owner=literal("name:") + column))
+    for name in sorted(named & owners.keys()):
+        old, new = f"name:{name}", owners[name]
+        connection.execute(update(responses).where(responses.c.owner == old).values(owner=new))
+        # Two names may be one owner now, and both may have sent the same item.
+        there = select(items.c.item_id).where(items.c.owner == new)
+        connection.execute(delete(items).where(items.c.owner == old, items.c.item_id.in_(there)))
+        connection.execute(update(items).where(items.c.owner == old).values(owner=new))
+
+
 # Entry n makes version n + 1 of version n. What was released is never edited.
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
+MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (_create, _name_owners_by_id)
 
 
-def migrate(connection: Connection) -> None:
-    """Bring the store to this version, in the caller's transaction. Raises `StoreTooNew`."""
+def migrate(connection: Connection, owners: Owners) -> None:
+    """Bring the store to this version, in the caller's transaction. Raises `StoreTooNew`.
+
+    `owners`: who is meant by the names that the first version has for owners.
+    """
     versions.create(connection, checkfirst=True)
     found = connection.scalar(select(func.max(versions.c.version))) or 0
     if found > len(MIGRATIONS):
         raise StoreTooNew(found, len(MIGRATIONS))
     for number, step in enumerate(MIGRATIONS[found:], found + 1):
-        step(connection)
+        step(connection, owners)
         connection.execute(insert(versions).values(version=number))

@@ -53,8 +53,15 @@ class ResponseStore:
     """Everything is for the event loop's thread. Nothing is opened before it is used."""
 
     def __init__(
-        self, config: StoreConfig, models: Collection[str], metrics: StoredMetrics, log: Log
+        self,
+        config: StoreConfig,
+        models: Collection[str],
+        metrics: StoredMetrics,
+        log: Log,
+        *,
+        owners: Mapping[str, str] | None = None,
     ) -> None:
+        """`owners`: by the names that a store of the first version has for them."""
         self._config = config
         self._metrics = metrics
         self._log = log
@@ -62,6 +69,7 @@ class ResponseStore:
         self._keeping: set[asyncio.Task[None]] = set()
         database = self._database = Database(config)
         database.on_failure = self._failed
+        database.owners = owners or {}
         self._repository = Repository(database, config.retention_seconds)
         self._writer = Writer(database, config.retention_seconds, config.max_waiting_bytes)
         self._leases = Leases(database, config.lease_seconds, models)
@@ -94,8 +102,9 @@ class ResponseStore:
             self._started = True
             self._runner.start(execute)
 
-    def serve(self, models: Iterable[str]) -> None:
-        """Run background responses of these models from now on."""
+    def serve(self, models: Iterable[str], owners: Mapping[str, str]) -> None:
+        """Run background responses of these models, of a configuration with these owners, from now on."""
+        self._database.owners = owners
         self._leases.models = list(models)
         self._runner.wake()
 
