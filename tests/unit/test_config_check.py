@@ -196,7 +196,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
         ("upstreams.local.base_url", "127.0.0.1:1", "is not an http or https URL"),
         ("upstreams.local.base_url", "http://", "is not a URL with a host"),
         ("upstreams.local.base_url", "http://[::1", "is not a URL"),
-        ("upstreams.local.base_url", "http://host:99999/v1", "is not a URL"),
+        ("upstreams.local.base_url", "http://host:99999/v1", "has a wrong port"),
         ("upstreams.local.base_url", "http://ho st/v1", "is not a URL with a host"),
         ("upstreams.local.base_url", "http://user:sekrit@host/v1", "carries a user or a password"),
         ("upstreams.local.base_url", "http://host/v1?key=sekrit", "has a query or a fragment"),
@@ -275,8 +275,13 @@ def test_the_check_refuses_the_headers_that_the_relay_refuses(setting: str, name
 def test_keys_have_names_and_values_of_their_own() -> None:
     same_name = [{"name": "a", "key": "sekrit-1"}, {"name": "a", "key": "sekrit-2"}]
     same_key = [{"name": "a", "key": "sekrit-1"}, {"name": "b", "key": "sekrit-1"}]
-    assert faults(changed("keys", same_name))["keys"].message == "has two keys of the same name"
-    assert faults(changed("keys", same_key))["keys"].message == "has the same key under two names"
+    assert (
+        faults(changed("keys", same_name))["keys"].message
+        == "has two keys with the name `a`: keys[0] and keys[1]"
+    )
+    assert (
+        faults(changed("keys", same_key))["keys"].message == "has the same key under two names: `a` and `b`"
+    )
 
 
 def test_what_is_missing_is_said() -> None:
@@ -381,7 +386,7 @@ def test_a_good_configuration_has_no_warnings(tmp_path: Path) -> None:
 
 def test_what_is_legal_but_odd_is_a_warning(tmp_path: Path) -> None:
     data = changed("prices.tyni", {"input": 1})
-    data["upstreams"]["spare"] = {"base_url": "http://host"}
+    data["upstreams"]["spare"] = {"base_url": "http://host/v1"}
     data["prices"]["tiny"] = {"input": 1, "output": 2}
     data["server"] = {"host": "0.0.0.0"}
     del data["keys"]
@@ -391,7 +396,7 @@ def test_what_is_legal_but_odd_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_passing_the_gateways_own_keys_to_an_upstream_is_a_warning(tmp_path: Path) -> None:
-    data = changed("upstreams.local", {"base_url": "http://host", "forward_authorization": True})
+    data = changed("upstreams.local", {"base_url": "http://host/v1", "forward_authorization": True})
     assert set(warnings(data, tmp_path)) == {"upstreams.local.forward_authorization"}
     del data["keys"]
     assert warnings(data, tmp_path) == {}

@@ -34,9 +34,10 @@ class Said:
     def error(self, event: str, **_: object) -> None:
         self.events.append(event)
 
-    def warning(self, event: str, section: str) -> None:
+    def warning(self, event: str, section: str, settings: list[str]) -> None:
         assert event == "needs_restart"
-        self.restarts.append(section)
+        assert all(setting.startswith(f"{section}.") for setting in settings)
+        self.restarts += settings
 
 
 class Stand:
@@ -247,13 +248,13 @@ def test_a_section_that_needs_a_restart_is_named_once_a_change(stand: Stand) -> 
     changed = {**CONFIG, "server": {"port": 1}, "responses": {"concurrency": 1}}
     stand.write(changed)
     stand.looks(5)
-    assert stand.said.restarts == ["server", "responses"]
+    assert stand.said.restarts == ["server.port", "responses.concurrency"]
     stand.write({**changed, "models": {"new": "local"}})
     stand.looks(5)
-    assert stand.said.restarts == ["server", "responses"], "these have been told"
+    assert stand.said.restarts == ["server.port", "responses.concurrency"], "these have been told"
     stand.write({**changed, "server": {"port": 2}})
     stand.looks(5)
-    assert stand.said.restarts == ["server", "responses", "server"]
+    assert stand.said.restarts == ["server.port", "responses.concurrency", "server.port"]
     stand.write(CONFIG)
     stand.looks(5)
     assert len(stand.said.restarts) == 3, "it is as the process began"

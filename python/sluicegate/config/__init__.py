@@ -1,7 +1,7 @@
 """Configuration: its model, reading it from a file and the environment, and checking it."""
 
 from sluicegate.config.bounds import BoundsConfig
-from sluicegate.config.change import NEED_RESTART, load_change
+from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.model import (
     Api,
@@ -11,18 +11,16 @@ from sluicegate.config.model import (
     DeadlineConfig,
     Dialect,
     KeyConfig,
-    LogConfig,
     ModelConfig,
-    PriceConfig,
     RouteConfig,
-    ServerConfig,
     StoreConfig,
-    TierConfig,
-    TlsConfig,
     UpstreamConfig,
 )
+from sluicegate.config.prices import PriceConfig, TierConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section
+from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig
+from sluicegate.config.settings import Setting, settings
 
 __all__ = [
     "NEED_RESTART",
@@ -41,13 +39,16 @@ __all__ = [
     "RouteConfig",
     "Section",
     "ServerConfig",
+    "Setting",
     "StoreConfig",
     "TierConfig",
     "TlsConfig",
     "UpstreamConfig",
+    "changed_settings",
     "check_file",
     "json_schema",
     "load_change",
     "load_data",
     "load_file",
+    "settings",
 ]

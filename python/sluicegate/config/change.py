@@ -10,11 +10,25 @@ from pathlib import Path
 
 from sluicegate.config.check import check_source
 from sluicegate.config.model import Config
+from sluicegate.config.section import Section
 from sluicegate.config.source import read
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
 NEED_RESTART = ("server", "responses")
 """The sections that are taken at the start of a process, and not again."""
+
+
+def changed_settings(one: Section, other: Section, path: str = "") -> list[str]:
+    """The paths of the settings in which two sections of the same type differ: `server.port`."""
+    found: list[str] = []
+    for name in type(one).model_fields:
+        old, new = getattr(one, name), getattr(other, name)
+        place = f"{path}.{name}" if path else name
+        if isinstance(old, Section) and isinstance(new, Section):
+            found += changed_settings(old, new, place)
+        elif old != new:
+            found.append(place)
+    return found
 
 
 def load_change(

@@ -3,15 +3,16 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sluicegate.config.environment import expand
 from sluicegate.config.model import Config
+from sluicegate.config.nearest import close_to, nearest, shape
 from sluicegate.config.source import Place, Source, read
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
@@ -35,6 +36,9 @@ _MESSAGES = {
     "finite_number": "should be a finite number",
     "string_too_short": "is empty",
 }
+
+# What these are missing is said by what the place may hold.
+_SHAPES = {"model_type", "dict_type", "mapping_type", "tuple_type", "missing"}
 
 # Settings whose place something else has taken: nearest names would mislead.
 _GONE = {
@@ -123,47 +127,18 @@ def _said(detail: ErrorDetails) -> tuple[str, str | None]:
     if kind == "extra_forbidden" and loc in _GONE:
         return _GONE[loc]
     if kind == "extra_forbidden":
-        return "is not known here", _nearest(str(loc[-1]), _fields(loc[:-1]))
+        return "is not known here", nearest(loc)
     if kind == "literal_error":
         choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        return f"should be {context['expected']}", _close(str(detail["input"]), choices)
+        return f"should be {context['expected']}", close_to(str(detail["input"]), choices)
+    if kind == "string_type" and isinstance(detail["input"], int | float):
+        return _MESSAGES[kind], "put it into quotes"
     if kind in _MESSAGES:
-        number_for_text = kind == "string_type" and isinstance(detail["input"], int | float)
-        return _MESSAGES[kind], "put it into quotes" if number_for_text else None
+        return _MESSAGES[kind], shape(loc) if kind in _SHAPES else None
     if "hint" in context:
         return detail["msg"], context["hint"]
     message = detail["msg"].removeprefix("Input ")
     return message[:1].lower() + message[1:], None
-
-
-def _nearest(name: str, known: list[str]) -> str | None:
-    return _close(name, known) or (f"known: {', '.join(sorted(known))}" if known else None)
-
-
-def _close(name: str, known: list[str]) -> str | None:
-    close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
-    return f"did you mean `{close[0]}`?" if close else None
-
-
-def _fields(loc: tuple[str | int, ...]) -> list[str]:
-    """The field names of the model at `loc`."""
-    annotation: Any = Config
-    for step in loc:
-        model = _model(annotation)
-        if model is not None and isinstance(step, str) and step in model.model_fields:
-            annotation = model.model_fields[step].annotation
-        else:
-            # A list's item or a mapping's value: the type that stands last, or first before an ellipsis.
-            inner = [arg for arg in get_args(annotation) if arg is not Ellipsis]
-            annotation = inner[-1] if inner else None
-    model = _model(annotation)
-    return list(model.model_fields) if model is not None else []
-
-
-def _model(annotation: Any) -> type[BaseModel] | None:
-    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return None
 
 
 def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
@@ -179,6 +154,12 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"
         )
     for name, upstream in config.upstreams.items():
+        if not urlsplit(upstream.base_url).path:
+            yield source.fault(
+                ("upstreams", name, "base_url"),
+                "has no path: most servers answer below /v1 only",
+                f"write {upstream.base_url}/v1, unless the server has its endpoints at the root",
+            )
         if upstream.forward_authorization and config.keys:
             yield source.fault(
                 ("upstreams", name, "forward_authorization"),
@@ -198,7 +179,7 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
             yield source.fault(
                 ("prices", name),
                 "prices a model that is not configured",
-                _close(name, list(config.models)) or "take it out",
+                close_to(name, list(config.models)) or "take it out",
             )
         if price.cached_input is None and price.output is not None:
             yield source.fault(

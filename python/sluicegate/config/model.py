@@ -1,7 +1,8 @@
 """The configuration's shape: typed, frozen, nothing unknown accepted.
 
 A value that may be a secret is a `SecretStr`: it shows as stars in `repr`, logs, errors and dumps.
-Times are seconds, sizes are bytes, prices are USD per million tokens.
+Times are seconds, sizes are bytes, prices are USD per million tokens. A file may give times and sizes with a
+unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes the table of settings of them.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,32 +19,29 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from sluicegate.config.bounds import BoundsConfig
+from sluicegate.config.prices import PriceConfig
+from sluicegate.config.quantities import fault
 from sluicegate.config.section import Section
+from sluicegate.config.server import ServerConfig
 from sluicegate.config.values import (
     BaseUrl,
     Bytes,
     CallerId,
-    ClientBuffer,
     Count,
     ExistingFile,
     ForwardedHeaders,
     MemoryBytes,
+    ModelName,
     Name,
-    Port,
     Positive,
     ReplyHeaders,
     Retention,
+    RouteModel,
     RoutePart,
     Seconds,
     Secret,
     SecretHeaders,
-    Threads,
-    Tokens,
     UpstreamName,
-    UsdPerMillion,
-    default_threads,
-    fault,
 )
 
 # The dialects of usage that the core reads; None in a configuration: told from the reply itself.
@@ -67,96 +65,16 @@ MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
 TextFormat = Literal["auto", "harmony"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
-Http = Literal["http1", "auto"]
 Access = Literal["open", "keys"]
-TlsVersion = Literal["1.2", "1.3"]
 OnClientLeave = Literal["cancel", "drain"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-LogFormat = Literal["auto", "json", "console"]
-
-
-class LogConfig(Section):
-    """The structured log: a line for each request, and for what happens to the process."""
-
-    level: LogLevel = "info"
-    format: LogFormat = Field(
-        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
-    )
-
-
-class DisconnectDrainConfig(Section):
-    """How far replies are read on after their clients have left, where a route drains."""
-
-    seconds: Seconds = Field(default=60.0, description="The upstream's own deadlines run as well.")
-    bytes: Bytes = Field(default=16 * 1024 * 1024, description="Of one reply, after its client has left.")
-    replies: Count = Field(default=100, description="At once.")
-
-
-class TlsConfig(Section):
-    """TLS towards clients. `key_file` and `client_ca_file` are PEM, as `cert_file` is."""
-
-    cert_file: ExistingFile = Field(description="The certificate, and the chain behind it.")
-    key_file: ExistingFile
-    key_password: Secret | None = None
-    min_version: TlsVersion = "1.2"
-    client_ca_file: ExistingFile | None = Field(
-        default=None, description="Clients must show a certificate that these authorities signed."
-    )
-
-
-class ServerConfig(Section):
-    """The gateway's own side: where it listens, and what bounds a request."""
-
-    host: str = Field(default="127.0.0.1", min_length=1)
-    port: Port = Field(default=8080, description="0: a free port, chosen by the system.")
-    reuse_port: bool = Field(
-        default=False,
-        description="Let another process listen on the same port: two gateways share its connections "
-        "while one takes over from the other.",
-    )
-    threads: Threads = Field(
-        default_factory=default_threads,
-        description="Threads that move bytes; left out: one fewer than the cores this process may use.",
-    )
-    http: Http = Field(
-        default="http1",
-        description="auto: HTTP/1.1 and HTTP/2, by ALPN with TLS, else by how the client begins.",
-    )
-    tls: TlsConfig | None = Field(default=None, description="null: no TLS.")
-    max_body_bytes: MemoryBytes = Field(
-        default=64 * 1024 * 1024, description="Of a request; a larger one is answered with 413."
-    )
-    max_event_bytes: MemoryBytes = Field(
-        default=16 * 1024 * 1024, description="Of one event in an upstream's stream."
-    )
-    max_reply_bytes: MemoryBytes = Field(
-        default=64 * 1024 * 1024, description="Of one JSON reply that must be held whole."
-    )
-    client_buffer_bytes: ClientBuffer = Field(
-        default=256 * 1024,
-        description="Held for one slow client before its upstream is paused, the server's buffers included.",
-    )
-    bounds: BoundsConfig = BoundsConfig()
-    drain_seconds: Seconds = Field(
-        default=30.0, description="For streams under way when the server is told to stop."
-    )
-    disconnect_drain: DisconnectDrainConfig = DisconnectDrainConfig()
-    keepalive_seconds: Seconds | None = Field(
-        default=None,
-        description="An SSE comment to the client after this long a silence of the upstream; null: none.",
-    )
-    reload_on_change: bool = Field(
-        default=True, description="Follow the file itself; without it on SIGHUP only."
-    )
-    log: LogConfig = LogConfig()
 
 
 class KeyConfig(Section):
     """One client key. `name` is what logs and metrics show."""
 
-    name: Name
-    key: Secret
+    name: Name = Field(description="What logs and metrics show; each key has a name of its own.")
+    key: Secret = Field(description="What the client sends as `Authorization: Bearer …`.")
     id: CallerId | None = Field(
         default=None,
         description="Whose stored responses it reads: keys with one id share them, so a new key with the id "
@@ -166,96 +84,130 @@ class KeyConfig(Section):
 
 
 class DeadlineConfig(Section):
-    """How long to wait for an upstream, in seconds; null: for ever. Keep-alives do not count as tokens."""
+    """How long to wait for an upstream; null: without limit. Keep-alives do not count as tokens."""
 
-    connect: Seconds | None = 5.0
-    first_byte: Seconds | None = 600.0
-    first_token: Seconds | None = 600.0
-    between_tokens: Seconds | None = 120.0
-    total: Seconds | None = 3600.0
+    connect: Seconds | None = Field(default=5.0, description="Until a connection is there, TLS included.")
+    first_byte: Seconds | None = Field(default=600.0, description="Until the reply begins.")
+    first_token: Seconds | None = Field(
+        default=600.0,
+        description="Until the first text, reasoning or tool call. Balancers in front of the gateway close a "
+        "connection that is silent for 60 s: set `server.keepalive_seconds` below that, or this.",
+    )
+    between_tokens: Seconds | None = Field(
+        default=120.0, description="Between one text, reasoning or tool call and the next."
+    )
+    total: Seconds | None = Field(
+        default=3600.0, description="From the request's sending to the reply's end."
+    )
 
 
 class ChatConfig(Section):
-    """How requests for a response are put to a server of Chat Completions: where such servers differ."""
+    """How requests of the Responses API are translated for a server of Chat Completions."""
 
     instructions_role: InstructionsRole = Field(
-        default="system", description="Of `instructions` and developer messages."
+        default="system", description="The role that `instructions` and developer messages are given."
     )
     reasoning_field: ReasoningField = Field(
-        default="reasoning_content", description="Where the reasoning of earlier turns goes back."
+        default="reasoning_content",
+        description="The member of a message that carries the reasoning of earlier turns; none: not sent.",
     )
     max_tokens_field: MaxTokensField = Field(
-        default="max_tokens", description="The name of the bound on output tokens."
+        default="max_tokens", description="The member that carries the limit of output tokens."
     )
     omit: tuple[Name, ...] = Field(
-        default=(), description="Members that it refuses, and that are not sent to it: prompt_cache_key, …"
+        default=(),
+        description="Members of requests that the server refuses, and that are not sent to it "
+        "(`prompt_cache_key`, for example).",
     )
 
 
 class ResponsesConfig(Section):
-    """How chat requests are put to a server that speaks Responses only."""
+    """How chat requests are translated for a server that has the Responses API only."""
 
     takes_reasoning: bool = Field(
-        default=False, description="It takes the reasoning of earlier turns as text (vLLM; not OpenAI)."
+        default=False,
+        description="The server takes the reasoning of earlier turns as text (vLLM does; OpenAI does not).",
     )
-    omit: tuple[Name, ...] = Field(default=(), description="Members that it refuses.")
+    omit: tuple[Name, ...] = Field(
+        default=(), description="Members of requests that the server refuses, and that are not sent to it."
+    )
 
 
 class UpstreamConfig(Section):
     """One inference server."""
 
-    base_url: BaseUrl = Field(description="Up to and without the endpoint: http://127.0.0.1:8000/v1")
+    base_url: BaseUrl = Field(description="The server's URL without the endpoint: http://127.0.0.1:8000/v1")
     api_key: Secret | None = Field(default=None, description="Sent as `Authorization: Bearer …`.")
     api: Api = Field(
         default="chat",
-        description="What it serves: Chat Completions, the Responses API, or both (vLLM, llama.cpp).",
+        description="What the server has: Chat Completions, the Responses API, or both (vLLM, llama.cpp). "
+        "chat: requests of the Responses API are translated, and what Chat Completions cannot do "
+        "(`file_search`, `conversation`) is refused by name. both and responses: they are forwarded as they "
+        "are, so what the server cannot do is left for the server to refuse.",
     )
-    chat: ChatConfig = ChatConfig()
-    responses: ResponsesConfig = ResponsesConfig()
+    chat: ChatConfig = Field(
+        default=ChatConfig(),
+        description="How requests of the Responses API are translated, with `api: chat`.",
+    )
+    responses: ResponsesConfig = Field(
+        default=ResponsesConfig(), description="How chat requests are translated, with `api: responses`."
+    )
     repair: bool = Field(
         default=False,
-        description="Make the events of its Responses streams anew: they break the protocol (llama.cpp).",
+        description="Write the events of its Responses streams again, for a server that breaks the protocol "
+        "(llama.cpp).",
     )
     format: TextFormat = Field(
-        default="auto", description="harmony: its content is the raw text of gpt-oss, which is decoded."
+        default="auto",
+        description="harmony: decode the raw text of gpt-oss that the server sends as content; auto: do not.",
     )
     dialect: Dialect | None = Field(
-        default=None, description="How it reports usage; null: told from the reply."
+        default=None, description="How the server reports usage; null: it is recognised from the reply."
     )
     stream_options: bool = Field(
-        default=True, description="False for a server that refuses `stream_options`."
+        default=True,
+        description="Ask for usage in streams; false: for a server that refuses `stream_options`.",
     )
     streaming: Streaming = Field(
         default="auto",
-        description="Whether it is asked to stream (auto: as the client asks). Replies are converted.",
+        description="Whether the server is asked to stream; auto: as the client asks. The reply is converted "
+        "where the client asked otherwise.",
     )
-    deadlines: DeadlineConfig = DeadlineConfig()
-    headers: SecretHeaders = Field(default={}, description="Set on every request to it.")
+    deadlines: DeadlineConfig = Field(default=DeadlineConfig(), description="How long to wait for it.")
+    headers: SecretHeaders = Field(default={}, description="Headers to set on every request to it.")
     forward_authorization: bool = Field(
-        default=False, description="Pass the client's own `Authorization` on."
+        default=False, description="Pass the client's own `Authorization` header on."
     )
     forward_headers: ForwardedHeaders = Field(
-        default=(), description="Of the client's, passed on beside the usual ones."
+        default=(), description="Headers of the client's request to pass on beside the usual ones."
     )
     reply_headers: ReplyHeaders = Field(
-        default=(), description="Of its replies', passed on to clients beside the usual ones."
+        default=(), description="Headers of its replies to pass on to clients beside the usual ones."
     )
-    http2: bool = Field(default=False, description="HTTP/2 with prior knowledge on http, by ALPN on https.")
+    http2: bool = Field(
+        default=False, description="Use HTTP/2: with prior knowledge on http, by ALPN on https."
+    )
     socket: str | None = Field(
         default=None,
         min_length=1,
         description="A Unix socket to connect to; `base_url` then gives the `Host` header and the path.",
     )
-    ca_file: ExistingFile | None = Field(default=None, description="PEM, in place of the usual roots.")
-    client_cert_file: ExistingFile | None = Field(
-        default=None, description="PEM: our own certificate and its chain, where the server asks for one."
+    ca_file: ExistingFile | None = Field(
+        default=None, description="The authorities to trust in place of the usual ones, PEM."
     )
-    client_key_file: ExistingFile | None = Field(default=None, description="PEM: its private key.")
+    client_cert_file: ExistingFile | None = Field(
+        default=None,
+        description="The gateway's own certificate and its chain, PEM, where the server asks for one.",
+    )
+    client_key_file: ExistingFile | None = Field(
+        default=None, description="The private key of `client_cert_file`, PEM."
+    )
     pool_idle_seconds: Seconds = Field(
         default=4.0,
-        description="Below the 5 s after which self-hosted servers close an idle connection themselves.",
+        description="How long an idle connection is kept. Below the 5 s after which self-hosted servers "
+        "close one themselves.",
     )
-    pool_max_idle: Count = 256
+    pool_max_idle: Count = Field(default=256, description="How many idle connections a thread keeps.")
 
     @property
     def without_effect(self) -> list[str]:
@@ -306,9 +258,11 @@ def _known_upstream(name: str, known: Collection[str]) -> None:
 class RouteConfig(Section):
     """One way to serve a model. In short: `upstream`, or `upstream/model`."""
 
-    upstream: RoutePart
-    model: RoutePart = Field("", description="The upstream's own name for it; left out: the public name.")
-    on_client_leave: OnClientLeave | None = Field(None, description="Left out: as the model says.")
+    upstream: RoutePart = Field(description="The name of an upstream.")
+    model: RouteModel = Field("", description="The upstream's name of the model; left out: the public name.")
+    on_client_leave: OnClientLeave | None = Field(
+        None, description="As the model's setting of this name; null: what that says."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -336,11 +290,17 @@ class RouteConfig(Section):
 class ModelConfig(Section):
     """A model that clients ask for, and who serves it, tried in order. In short: its route, or a list."""
 
-    routes: tuple[RouteConfig, ...] = Field(json_schema_extra={"minItems": 1})
-    reply_model: ReplyModel = Field("upstream", description="Whose name the reply's `model` shows.")
+    routes: tuple[RouteConfig, ...] = Field(
+        description="Who serves the model; each is tried after the one before it has failed.",
+        json_schema_extra={"minItems": 1},
+    )
+    reply_model: ReplyModel = Field(
+        "upstream", description="Whose name of the model the reply's `model` shows."
+    )
     on_client_leave: OnClientLeave = Field(
         "cancel",
-        description="cancel: close the upstream at once; drain: read its reply on for its usage.",
+        description="When the client leaves: cancel: close the connection to the upstream; drain: read the "
+        "reply to its end for its usage.",
     )
 
     # Not `min_length`: that counts what is valid, so one bad route would also be called an empty list.
@@ -367,60 +327,25 @@ class ModelConfig(Section):
         return {"anyOf": [routes["items"], {**routes, "title": "Routes"}, full]}
 
 
-class _Rates(Section):
-    cached_input: UsdPerMillion | None = Field(default=None, description="Input read from the cache.")
-    cache_write: UsdPerMillion | None = Field(
-        default=None, description="Input written to the cache, for 5 minutes."
-    )
-    cache_write_1h: UsdPerMillion | None = Field(
-        default=None, description="Input written to the cache, for an hour."
-    )
-    output: UsdPerMillion | None = Field(
-        default=None, description="Left out for a model that makes none (embeddings)."
-    )
-    reasoning: UsdPerMillion | None = Field(
-        default=None, description="Output spent on reasoning; left out: as `output`."
-    )
-    input_audio: UsdPerMillion | None = Field(default=None, description="Left out: as `input`.")
-    input_image: UsdPerMillion | None = Field(default=None, description="Left out: as `input`.")
-    output_audio: UsdPerMillion | None = Field(default=None, description="Left out: as `output`.")
-    output_image: UsdPerMillion | None = Field(default=None, description="Left out: as `output`.")
-
-
-class TierConfig(_Rates):
-    """Long context: prices of a whole request with more input than `above`. What is left out stays."""
-
-    above: Tokens = Field(description="Input tokens, cached ones included.")
-    input: UsdPerMillion | None = None
-
-
-class PriceConfig(_Rates):
-    """What a model costs, in USD per million tokens. Where a needed price is missing the cost is unknown."""
-
-    input: UsdPerMillion = Field(description="Input that was neither read from nor written to a cache.")
-    tiers: tuple[TierConfig, ...] = ()
-
-    @field_validator("tiers")
-    @classmethod
-    def _ascending(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
-        if len({tier.above for tier in tiers}) != len(tiers):
-            raise fault("tiers", "has two tiers above the same number of tokens", "keep one of them")
-        return tuple(sorted(tiers, key=lambda tier: tier.above))
-
-
 class CostConfig(Section):
     """How a reply shows its cost, and where prices come from that are not in `prices`."""
 
-    style: CostStyle = "openrouter"
+    style: CostStyle = Field(
+        default="openrouter",
+        description="How the usage object shows the cost. openrouter: in USD; cocoon: whole numbers of "
+        "millionths of a USD, for prompt and completion each; none: not at all.",
+    )
     genai_prices: bool = Field(
-        default=True, description="Ask the genai-prices list for models without a price here."
+        default=True, description="Use the genai-prices list for models that have no price in `prices`."
     )
 
 
 class StoreConfig(Section):
     """Stored and background responses: where they are kept, for how long, and how much runs at once."""
 
-    store: bool = Field(default=True, description="False: nothing is kept, and `background` is refused.")
+    store: bool = Field(
+        default=True, description="Keep responses; false: nothing is kept, and `background` is refused."
+    )
     path: str = Field(
         default="",
         description="The SQLite file, made on first use; empty: `responses.db` in $STATE_DIRECTORY, "
@@ -431,28 +356,36 @@ class StoreConfig(Section):
     )
     retention_seconds: Retention = Field(default=30 * 24 * 3600.0, description="How long a response is kept.")
     max_bytes: Bytes = Field(
-        default=4 * 1024**3, description="Of all that is kept; past it the oldest responses go."
+        default=4 * 1024**3, description="How much is kept in all; past it the oldest responses are deleted."
     )
     max_response_bytes: MemoryBytes = Field(
-        default=64 * 1024**2, description="Of one response; a background one that grows past it fails."
+        default=64 * 1024**2,
+        description="The largest response that is kept; a background one that grows larger fails.",
+    )
+    concurrency: Positive = Field(default=64, description="How many background responses run at once.")
+    max_queued: Positive = Field(
+        default=10_000, description="How many background responses may wait; more are refused with 429."
+    )
+    queue_seconds: Seconds = Field(
+        default=3600.0, description="How long a background response may wait to be run before it fails."
     )
     max_waiting_bytes: MemoryBytes = Field(
         default=256 * 1024**2,
         description="Of what waits in memory for the store. Past it background responses are slowed, new "
         "ones are refused with 503, and live replies are not kept.",
     )
-    concurrency: Positive = Field(default=64, description="Background responses at once.")
-    max_queued: Positive = Field(default=10_000, description="More are refused with 429.")
-    queue_seconds: Seconds = Field(default=3600.0, description="What waits longer than this fails.")
     lease_seconds: Seconds = Field(
-        default=15.0, description="A process that is silent for this long has lost what it was running."
+        default=15.0,
+        description="How long a process may be silent before others take over what it was running.",
     )
     retries: Count = Field(
-        default=0, description="Of background work that an upstream failed before any output was kept."
+        default=0,
+        description="How often a background response is run again that failed before any output was kept.",
     )
     rerun_interrupted: bool = Field(
         default=True,
-        description="Run work again whose process died before any output was kept; false: it fails.",
+        description="Run a background response again whose process died before any output was kept; false: "
+        "it fails.",
     )
 
     @field_validator("url")
@@ -466,21 +399,26 @@ class StoreConfig(Section):
 class Config(Section):
     """A gateway's whole configuration."""
 
-    server: ServerConfig = ServerConfig()
+    server: ServerConfig = Field(
+        default=ServerConfig(), description="The gateway's own side; a change needs a restart."
+    )
     keys: tuple[KeyConfig, ...] = Field(
-        default=(), description="Who may call; left out: anyone who can connect."
+        default=(), description="The keys of clients; left out: anyone who can connect may call."
     )
     access: Access | None = Field(
         default=None,
-        description="Who may call: `open` is anyone who can connect; left out: `keys` where there are keys.",
+        description="Who may call: keys: who has a key; open: anyone who can connect; null: keys where there "
+        "are keys, otherwise open with a warning.",
     )
-    upstreams: Mapping[UpstreamName, UpstreamConfig]
-    models: Mapping[Name, ModelConfig]
-    prices: Mapping[Name, PriceConfig] = Field(
-        default={}, description="By public name, or by the upstream's name for the model."
+    upstreams: Mapping[UpstreamName, UpstreamConfig] = Field(description="The inference servers, by name.")
+    models: Mapping[ModelName, ModelConfig] = Field(description="The models that clients ask for, by name.")
+    prices: Mapping[ModelName, PriceConfig] = Field(
+        default={}, description="Prices by the model's public name, or by the upstream's name of it."
     )
-    cost: CostConfig = CostConfig()
-    responses: StoreConfig = StoreConfig()
+    cost: CostConfig = Field(default=CostConfig(), description="How replies show their cost.")
+    responses: StoreConfig = Field(
+        default=StoreConfig(), description="Stored and background responses; a change needs a restart."
+    )
 
     @field_validator("keys")
     @classmethod
@@ -491,10 +429,23 @@ class Config(Section):
                 "is empty",
                 "say `access: open` in place of it to serve anyone who can connect",
             )
-        if len({key.name for key in keys}) != len(keys):
-            raise fault("keys", "has two keys of the same name", "each client needs a name of its own")
-        if len({key.key.get_secret_value() for key in keys}) != len(keys):
-            raise fault("keys", "has the same key under two names", "each client needs a key of its own")
+        by_name: dict[str, int] = {}
+        by_secret: dict[str, KeyConfig] = {}
+        for index, key in enumerate(keys):
+            first = by_name.setdefault(key.name, index)
+            if first != index:
+                raise fault(
+                    "keys",
+                    f"has two keys with the name `{key.name}`: keys[{first}] and keys[{index}]",
+                    "each client needs a name of its own",
+                )
+            other = by_secret.setdefault(key.key.get_secret_value(), key)
+            if other is not key:
+                raise fault(
+                    "keys",
+                    f"has the same key under two names: `{other.name}` and `{key.name}`",
+                    "each client needs a key of its own",
+                )
         return keys
 
     @field_validator("access")

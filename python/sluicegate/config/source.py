@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from sluicegate.config.unreadable import of_toml, of_yaml
 from sluicegate.errors import ConfigurationFault
 
 Place = tuple[str | int, ...]
@@ -18,9 +19,7 @@ SUFFIXES = (".yaml", ".yml", ".toml")
 MAX_VALUES = 100_000
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-_QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
-_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)")
 
 
 @dataclass
@@ -96,11 +95,6 @@ def _ends_whole(text: str, suffix: str) -> bool:
     return text.endswith("\n") or (suffix != ".toml" and text.lstrip().startswith("{"))
 
 
-def _without_quotes(message: str) -> str:
-    # A parser's message may quote the file, and what it quotes may be a secret.
-    return _QUOTED.sub("…", message)
-
-
 # === TOML ===
 
 
@@ -108,10 +102,8 @@ def _read_toml(source: Source, text: str) -> None:
     try:
         source.data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        message = str(error)
-        found = _AT_LINE.search(message)
-        plain = _without_quotes(_AT_LINE.sub("", message))
-        source.add((), f"is not TOML: {plain}", line=int(found[1]) if found else None)
+        message, hint, line = of_toml(error, text)
+        source.add((), f"is not TOML: {message}", hint, line)
 
 
 # === YAML ===
@@ -130,8 +122,8 @@ def _read_yaml(source: Source, text: str) -> None:
     except _TooMany:
         source.add((), f"stands for more than {MAX_VALUES:,} values", "aliases are repeated too often")
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        source.add((), f"is not YAML: {_without_quotes(error.problem or 'cannot be read')}", line=line)
+        message, hint, line = of_yaml(error, text)
+        source.add((), f"is not YAML: {message}", hint, line)
     except yaml.reader.ReaderError as error:
         source.add((), f"is not YAML: a character that is not allowed (at character {error.position})")
     except ValueError:

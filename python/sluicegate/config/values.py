@@ -9,7 +9,8 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_core import PydanticCustomError
+
+from sluicegate.config.quantities import SIZE, TIME, Unit, fault
 
 # RFC 9110, section 5.6.2: a field name is a token. Section 5.5: no CR, LF or NUL in a value.
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -39,12 +40,6 @@ _DAY = 24 * 3600
 _MIB = 1024**2
 
 
-def fault(kind: str, message: str, hint: str) -> PydanticCustomError:
-    """What a validator raises; neither text may repeat the value, which may be a secret."""
-    # The hint rides in the context, where `config.check` finds it.
-    return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
-
-
 def _name(value: str) -> str:
     if not value or value != value.strip() or not value.isprintable():
         raise fault(
@@ -69,10 +64,50 @@ def _upstream_name(value: str) -> str:
     return value
 
 
+def _model_name(value: str) -> str:
+    if "*" in _name(value):
+        raise fault(
+            "name",
+            "has a `*` in it, and there are no wildcards: it would be taken literally",
+            "give each model an entry of its own",
+        )
+    return value
+
+
+def _route_model(value: str) -> str:
+    if "*" in _route_part(value):
+        raise fault(
+            "name",
+            "has a `*` in it, and there are no wildcards: it would be taken literally",
+            "write the name of the model, or leave it out where it is the public name",
+        )
+    return value
+
+
+def _host(value: str) -> str:
+    # An IPv6 address has more than one colon.
+    if re.fullmatch(r"[^:]*:[0-9]*", value):
+        raise fault("host", "has a port in it", "the port is a setting of its own: `server.port`")
+    return value
+
+
+def _has_wrong_port(url: str) -> bool:
+    """Whether `url` is right up to its host, and its port is not."""
+    try:
+        host = urlsplit(url)
+    except ValueError:
+        return False
+    try:
+        return host.port == 0
+    except ValueError:
+        return True
+
+
 def _base_url(value: str) -> str:
+    if _has_wrong_port(value if "://" in value else f"//{value}"):
+        raise fault("url", "has a wrong port", "a port is a number from 1 to 65535")
     try:
         url = urlsplit(value)
-        _ = url.port
     except ValueError:
         raise fault("url", "is not a URL", "such as http://127.0.0.1:8000/v1") from None
     if url.scheme not in ("http", "https"):
@@ -156,7 +191,7 @@ def _no_bool(value: object) -> object:
 
 
 def default_threads() -> int:
-    """One fewer than the cores that this process may use, and at least one: Python needs one, too."""
+    """One fewer than the cores that this process may use, at least one. Python needs one, too."""
     # macOS has no affinities.
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -167,6 +202,9 @@ Name = Annotated[str, AfterValidator(_name)]
 # Part of a database's key: far below what an index takes.
 CallerId = Annotated[str, AfterValidator(_name), Field(max_length=128)]
 UpstreamName = Annotated[str, AfterValidator(_upstream_name)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
+Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
+RouteModel = Annotated[str, AfterValidator(_route_model)]
 RoutePart = Annotated[str, AfterValidator(_route_part)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ExistingFile = Annotated[str, AfterValidator(_file)]
@@ -176,24 +214,26 @@ ForwardedHeaders = Annotated[tuple[str, ...], AfterValidator(_forwarded_headers)
 ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 # Every number that becomes a time, a size or a count has an end: none may overflow where it is added to
 # another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.
-Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool)]
-Retention = Annotated[float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
+Retention = Annotated[
+    float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME
+]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_bool)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
-Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_no_bool)]
+Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_no_bool), Unit("tokens")]
 # Read, or on a disk.
-Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(_no_bool)]
+Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(_no_bool), SIZE]
 # Held in memory, for one request.
-MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bool)]
+MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bool), SIZE]
 # Below it the parts of which the server needs a whole one (a request's head) would be all there is.
-ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(_no_bool)]
+ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(_no_bool), SIZE]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
 Threads = Annotated[int, Field(ge=1, le=MAX_THREADS), BeforeValidator(_no_bool)]
 # The client's side: a bound that may be made too large is none.
-Patience = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool)]
-HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(_no_bool)]
+Patience = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
+HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(_no_bool), SIZE]
 # 65534 is the longest that the `http` crate takes.
-UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(_no_bool)]
+UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(_no_bool), SIZE]
 HeaderCount = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_no_bool)]
 Streams = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_bool)]
 Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
@@ -203,4 +243,5 @@ UsdPerMillion = Annotated[
     Field(ge=0, max_digits=24, allow_inf_nan=False),
     BeforeValidator(_decimal),
     BeforeValidator(_no_bool),
+    Unit("USD per million tokens"),
 ]

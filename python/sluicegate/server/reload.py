@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sluicegate.config import NEED_RESTART, Config, Section, load_change
+from sluicegate.config import NEED_RESTART, Config, Section, changed_settings, load_change
 from sluicegate.errors import ConfigurationError
 from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log
@@ -134,7 +134,8 @@ class Reader:
                 self._told.pop(name, None)
             elif section != self._told.get(name):
                 self._told[name] = section
-                self._log.warning("needs_restart", section=name)
+                changed = changed_settings(self._begun_with[name], section, name)
+                self._log.warning("needs_restart", section=name, settings=changed)
 
 
 def _sections(config: Config) -> Mapping[str, Section]:
