@@ -137,7 +137,7 @@ async def test_an_upstream_is_asked_in_its_own_words(stand: Stand) -> None:
 
 async def test_what_the_upstream_is_not_told_is_in_the_log(stand: Stand) -> None:
     exchange = await stand.ask(Script(), tools=TOOLS)
-    assert exchange.line["left_out"] == ["tools[1]"]
+    assert exchange.line["left_out"] == ["tools[1] (web_search)"]
     assert "left_out" not in (await stand.ask(Script())).line
 
 

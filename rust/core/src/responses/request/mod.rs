@@ -8,6 +8,7 @@
 
 pub mod from_chat;
 pub mod items;
+mod left_out;
 mod refusal;
 pub mod to_chat;
 pub(super) mod tools;

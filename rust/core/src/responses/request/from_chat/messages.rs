@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::left_out::LeftOut;
 use super::super::refusal::{Place, Refusal, of_kind, spelled};
 use super::{ResponsesTarget, beyond};
 use crate::json::node::Node;
@@ -19,7 +20,7 @@ pub(super) struct Items<'t, 'w> {
     custom_calls: BTreeSet<Vec<u8>>,
     /// Items that had to get an id.
     ids: usize,
-    left_out: Vec<Box<str>>,
+    left_out: LeftOut,
 }
 
 impl<'t, 'w> Items<'t, 'w> {
@@ -31,12 +32,12 @@ impl<'t, 'w> Items<'t, 'w> {
             target,
             custom_calls: BTreeSet::new(),
             ids: 0,
-            left_out: Vec::new(),
+            left_out: LeftOut::default(),
         }
     }
 
     /// Ends the items. Gives where what was left out stands.
-    pub(super) fn finish(self) -> Vec<Box<str>> {
+    pub(super) fn finish(self) -> LeftOut {
         self.out.close(b']');
         self.left_out
     }
@@ -49,8 +50,7 @@ impl<'t, 'w> Items<'t, 'w> {
         let role = role.and_then(|role| role.decode()).unwrap_or_default();
         let content_place = place.member("content");
         if name.is_some() && role != "tool" {
-            let place = place.member("name").to_string();
-            self.left_out.push(place.into());
+            self.left_out.add(place.member("name"));
         }
         match role.as_ref() {
             "user" | "system" | "developer" => {
@@ -177,8 +177,7 @@ impl<'t, 'w> Items<'t, 'w> {
                 continue;
             };
             if !self.target.takes_reasoning {
-                let place = place.member(name).to_string();
-                self.left_out.push(place.into());
+                self.left_out.add(place.member(name));
                 continue;
             }
             self.out.open(b'{');

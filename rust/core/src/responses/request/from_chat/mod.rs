@@ -40,7 +40,8 @@ pub struct ResponsesTarget {
 pub struct FromChat {
     /// One JSON object.
     pub body: Bytes,
-    /// What the upstream was not told: `messages[3].reasoning_content`, `prediction`.
+    /// What the upstream was not told: `messages[3].reasoning_content`, `prediction`. At most 16 of at most 64 bytes, and behind them how
+    /// many more there are.
     pub left_out: Vec<Box<str>>,
 }
 
@@ -194,12 +195,12 @@ pub fn from_chat(request: &Request, target: &ResponsesTarget) -> Result<FromChat
         writer.close(b'}');
     }
     if read.prediction.is_some() {
-        left_out.push("prediction".into());
+        left_out.add("prediction");
     }
     writer.close(b'}');
     Ok(FromChat {
         body: writer.into_bytes().into(),
-        left_out,
+        left_out: left_out.finish(),
     })
 }
 

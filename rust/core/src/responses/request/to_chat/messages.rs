@@ -7,6 +7,7 @@
 //! - A tool's output is text. What else it holds (images, files) goes into a message of the user behind the outputs, as Chat Completions
 //!   has no other place for it.
 
+use super::super::left_out::LeftOut;
 use super::super::refusal::{Place, Refusal, of_kind, spelled};
 use super::super::tools::Offer;
 use super::content::{self, Part};
@@ -100,7 +101,7 @@ pub(super) struct Messages<'r, 'w> {
     turn: Option<Turn>,
     /// Parts of tool outputs that are no text, each behind a line that says whose they are.
     attached: Vec<Part<'r>>,
-    left_out: Vec<Box<str>>,
+    left_out: LeftOut,
 }
 
 impl<'r, 'w> Messages<'r, 'w> {
@@ -114,12 +115,12 @@ impl<'r, 'w> Messages<'r, 'w> {
             front: (target.instructions_role == InstructionsRole::System).then(Vec::new),
             turn: None,
             attached: Vec::new(),
-            left_out: Vec::new(),
+            left_out: LeftOut::default(),
         }
     }
 
     /// Ends the messages. Gives where what was left out stands.
-    pub(super) fn finish(mut self) -> Vec<Box<str>> {
+    pub(super) fn finish(mut self) -> LeftOut {
         self.end_turn();
         self.end_outputs();
         self.end_front();
@@ -149,7 +150,8 @@ impl<'r, 'w> Messages<'r, 'w> {
         };
         let kind_place = place.member("type");
         spelled(Some(kind), &kind_place)?;
-        match kind.decode().unwrap_or_default().as_ref() {
+        let kind = kind.decode().unwrap_or_default();
+        match kind.as_ref() {
             "message" => self.message_item(&item, place),
             "agent_message" => {
                 let parts = content::parts(item.content, &place.member("content"))?;
@@ -167,7 +169,7 @@ impl<'r, 'w> Messages<'r, 'w> {
             // What came of these is in the text that the model made of it.
             "web_search_call" | "file_search_call" | "mcp_list_tools" | "tool_search_call"
             | "tool_search_output" => {
-                self.left_out.push(place.to_string().into());
+                self.left_out.add_kind(place, &kind);
                 Ok(())
             }
             "item_reference" => Err(reference(place)),
@@ -239,7 +241,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         let text = content::joined(&parts, b"\\n\\n").unwrap_or_default();
         if text.is_empty() {
             // It is encrypted, for another upstream.
-            self.left_out.push(place.to_string().into());
+            self.left_out.add_kind(place, "reasoning");
             return Ok(());
         }
         let turn = self.begin_turn();
@@ -391,7 +393,9 @@ impl<'r, 'w> Messages<'r, 'w> {
         };
         let calls = turn.calls.as_bytes();
         if turn.text.is_none() && calls.is_empty() {
-            self.left_out.extend(turn.reasoning_items);
+            for place in turn.reasoning_items {
+                self.left_out.add_kind(place, "reasoning");
+            }
             return;
         }
         self.out.open(b'{');

@@ -24,6 +24,7 @@ mod messages;
 use bytes::Bytes;
 
 use self::messages::Messages;
+use super::left_out::LeftOut;
 use super::refusal::{Place, Refusal, of_kind, spelled};
 use super::tools::{Choice, Offer};
 use super::{ResponsesRequest, number};
@@ -81,7 +82,8 @@ pub struct ChatTarget {
 pub struct ToChat {
     /// One JSON object.
     pub body: Bytes,
-    /// What the upstream was not told and the answer does not depend on: `tools[2]`, `input[0]`.
+    /// What the upstream was not told and the answer does not depend on: `tools[2] (web_search)`. At most 16 of at most 64 bytes, and behind
+    /// them how many more there are.
     pub left_out: Vec<Box<str>>,
 }
 
@@ -137,7 +139,9 @@ impl ResponsesRequest {
             chat.member("stream", stream.bytes());
         }
         self.write_tools(&offer, &choice, &mut chat)?;
-        left_out.extend(offer.left_out.into_iter().map(|(place, _)| place));
+        for (place, kind) in &offer.left_out {
+            left_out.add_kind(place, kind);
+        }
         self.write_text(&mut chat)?;
         self.write_reasoning(&mut chat);
         self.write_logprobs(&mut chat)?;
@@ -163,7 +167,7 @@ impl ResponsesRequest {
         chat.writer.close(b'}');
         Ok(ToChat {
             body: chat.writer.into_bytes().into(),
-            left_out,
+            left_out: left_out.finish(),
         })
     }
 
@@ -213,7 +217,7 @@ impl ResponsesRequest {
         target: &ChatTarget,
         offer: &Offer<'_>,
         writer: &mut Writer,
-    ) -> Result<Vec<Box<str>>, Refusal> {
+    ) -> Result<LeftOut, Refusal> {
         let mut messages = Messages::new(target, offer, writer);
         if let Some(instructions) = self.get("instructions") {
             messages.instructions(spelled(Some(instructions), &Place::Top("instructions"))?);
