@@ -9,6 +9,7 @@ __version__: str
 
 __all__ = [
     "FAULT_KINDS",
+    "FAULT_REASONS",
     "Arrived",
     "ChatTarget",
     "ChatToResponses",
@@ -236,6 +237,8 @@ class Fault:
     """For the client: names the upstream and what happened; no address, header, key or body."""
     status: Final[int | None]
     """The upstream's status, where the kind is `status`."""
+    reason: Final[str | None]
+    """Why the connection failed, where the kind is `connect` or `reset`: one of `FAULT_REASONS`."""
     param: Final[str | None]
     """The member of the request that is at fault, where the kind is `untranslatable`."""
     headers: Final[list[tuple[bytes, bytes]]]
@@ -244,6 +247,7 @@ class Fault:
     """The upstream's error body, bounded; empty unless the kind is `status`."""
 
 FAULT_KINDS: tuple[str, ...]
+FAULT_REASONS: tuple[str, ...]
 
 @final
 class Outcome:
@@ -255,9 +259,9 @@ class Outcome:
     """Empty where no attempt was made, as `upstream_model` is."""
     upstream_model: Final[str]
     attempts: Final[int]
-    tries: Final[list[tuple[str, str, str | None, int | None, float, float]]]
-    """Each attempt: upstream, the upstream's name for the model, kind and status of its fault, when it began
-    and how long it took.
+    tries: Final[list[tuple[str, str, str | None, int | None, str | None, float, float]]]
+    """Each attempt: upstream, the upstream's name for the model, kind, status and reason of its fault, when
+    it began and how long it took.
     """
     code: Final[str | None]
     """Of an error that the front answered with by itself: `invalid_api_key`, `request_too_large`, …"""
@@ -297,7 +301,8 @@ class Outcome:
     duration: Final[float]
     upstream_request_id: Final[str | None]
     def figures(self) -> tuple[
-        str, str, str | None, int, list[tuple[str, str, str | None, int | None, float, float]], str | None,
+        str, str, str | None, int,
+        list[tuple[str, str, str | None, int | None, str | None, float, float]], str | None,
         tuple[str, ...], str | None, int, int, int, int, bool, float | None, float | None, float | None,
         int | None, int | None, int | None, int | None, int | None, bool, str | None, str | None, bool,
     ]:  # fmt: skip

@@ -42,6 +42,7 @@ class FakeFault:
     upstream: str = "local"
     message: str = "upstream 'local' could not be reached"
     status: int | None = None
+    reason: str | None = None
     param: str | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
@@ -53,7 +54,9 @@ class FakeOutcome:
     upstream: str = "local"
     upstream_model: str = "m"
     attempts: int = 1
-    tries: list[tuple[str, str, str | None, int | None, float, float]] = field(default_factory=list)
+    tries: list[tuple[str, str, str | None, int | None, str | None, float, float]] = field(
+        default_factory=list
+    )
     code: str | None = None
     streamed: bool = False
     usage: FakeUsage | None = None
@@ -341,11 +344,14 @@ class FakeExchange:
     def finish(self, outcome: FakeOutcome) -> None:
         """It is over, and known to be."""
         if not outcome.tries:
-            tried = [(fault.upstream, "m", fault.kind, fault.status, 0.0, 0.1) for fault in self._tried]
+            tried = [
+                (fault.upstream, "m", fault.kind, fault.status, fault.reason, 0.0, 0.1)
+                for fault in self._tried
+            ]
             if len(tried) < outcome.attempts:
                 fault = outcome.fault
-                kind, status = (None, None) if fault is None else (fault.kind, fault.status)
-                tried.append((outcome.upstream, outcome.upstream_model, kind, status, 0.1, 0.2))  # type: ignore[arg-type]
+                why = (None, None, None) if fault is None else (fault.kind, fault.status, fault.reason)
+                tried.append((outcome.upstream, outcome.upstream_model, *why, 0.1, 0.2))  # type: ignore[arg-type]
             outcome.tries = tried  # type: ignore[assignment]
         self._end(outcome)
 

@@ -169,6 +169,14 @@ async def test_every_endpoint_records_each_request_once(
     assert (await served.metrics()).value("sluicegate_requests_total", **counted) == 1
 
 
+async def test_a_path_where_nothing_is_is_in_the_log_bounded_and_escaped(served: Harness) -> None:
+    await served.request("GET", '/v1/chat/completion\n"' + "x" * 1000)
+    await served.request("GET", "/v1/models")
+    wrong, right = await served.requests()
+    assert wrong["path"] == '/v1/chat/completion\n"' + "x" * 235
+    assert "path" not in right
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_what_supervisors_ask_is_not_recorded(served: Harness, path: str) -> None:
     assert (await served.request("GET", path)).status == 200

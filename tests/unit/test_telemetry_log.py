@@ -100,8 +100,8 @@ def test_every_field_is_told_as_valid_json() -> None:
     given = record(
         request_id=NASTY, key=NASTY, upstream=NASTY, upstream_model=NASTY, upstream_request_id=NASTY,
         model=NASTY, code=NASTY, finish_reason=NASTY, upstream_cost=NASTY, fault="reset",
-        tries=[(NASTY, NASTY, "connect", None, 0.0, 0.5), ("b", "m", "status", 503, 0.5, 0.25),
-               (NASTY, NASTY, "reset", None, 0.75, 0.25)],
+        tries=[(NASTY, NASTY, "connect", None, "dns", 0.0, 0.5), ("b", "m", "status", 503, None, 0.5, 0.25),
+               (NASTY, NASTY, "reset", None, "closed", 0.75, 0.25)], path=NASTY,
         client_left=True, stalled=True, response_id=NASTY, streamed=True,
         time_to_first_token=0.1234567, inter_token_latency=1e-9, longest_gap=3600.0, input_tokens=1,
         cached_input_tokens=2, cache_write_tokens=3, output_tokens=4, reasoning_tokens=5, estimated=True,
@@ -112,12 +112,15 @@ def test_every_field_is_told_as_valid_json() -> None:
         "key": NASTY, "model": NASTY, "code": NASTY, "client_left": True, "stalled": True,
         "response_id": NASTY, "upstream": NASTY,
         "upstream_model": NASTY, "upstream_request_id": NASTY, "attempts": 3, "streamed": True,
-        "fault": "reset", "failed_attempts": [f"{NASTY}: connect", "b: status"],
+        "fault": "reset", "fault_reason": "closed", "path": NASTY,
+        "failed_attempts": [f"{NASTY}: connect", "b: status"],
         "tries": [
-            {"upstream": NASTY, "upstream_model": NASTY, "fault": "connect", "began": 0.0, "duration": 0.5},
+            {"upstream": NASTY, "upstream_model": NASTY, "fault": "connect", "reason": "dns",
+             "began": 0.0, "duration": 0.5},
             {"upstream": "b", "upstream_model": "m", "fault": "status", "status": 503, "began": 0.5,
              "duration": 0.25},
-            {"upstream": NASTY, "upstream_model": NASTY, "fault": "reset", "began": 0.75, "duration": 0.25},
+            {"upstream": NASTY, "upstream_model": NASTY, "fault": "reset", "reason": "closed",
+             "began": 0.75, "duration": 0.25},
         ],
         "finish_reason": NASTY,
         "time_to_first_token": 0.123457, "inter_token_latency": 0.0, "longest_gap": 3600.0, "input_tokens": 1,
@@ -128,6 +131,20 @@ def test_every_field_is_told_as_valid_json() -> None:
     refused = record(model="", requested_model=NASTY, attempts=0, result="refused", status=404)
     assert request_fields(refused)["requested_model"] == NASTY
     assert "upstream" not in request_fields(refused)
+
+
+def test_a_fault_says_why_where_its_kind_does_not() -> None:
+    refused = record(fault="connect", tries=[("u", "m", "connect", None, "refused", 0.0, 0.1)], attempts=1)
+    assert request_fields(refused)["fault_reason"] == "refused"
+    limited = request_fields(
+        record(fault="status", tries=[("u", "m", "status", 429, None, 0.0, 0.1)], attempts=1)
+    )
+    assert (limited["fault"], limited["fault_status"]) == ("status", 429)
+    assert "fault_reason" not in limited
+    broken = request_fields(
+        record(fault="truncated", tries=[("u", "m", "truncated", 200, None, 0.0, 0.1)], attempts=1)
+    )
+    assert not {"fault_status", "fault_reason"} & broken.keys()
 
 
 def test_a_request_on_a_console_is_told_too(pipe: tuple[int, int]) -> None:

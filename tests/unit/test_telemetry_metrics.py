@@ -19,8 +19,8 @@ def record(**fields: Any) -> RequestRecord:
     return RequestRecord(**{**base, **fields})
 
 
-def attempt(upstream: str, fault: str | None) -> Try:
-    return upstream, "m", fault, None, 0.0, 0.1
+def attempt(upstream: str, fault: str | None, status: int | None = None, reason: str | None = None) -> Try:
+    return upstream, "m", fault, status, reason, 0.0, 0.1
 
 
 async def scrape(metrics: Metrics) -> Samples:
@@ -116,6 +116,29 @@ async def test_the_fault_that_ended_a_request_is_counted_once() -> None:
     assert samples.value("sluicegate_faults_total", upstream="a", kind="connect") == 1
     assert samples.value("sluicegate_faults_total", upstream="u", kind="reset") == 3
     assert samples.value("sluicegate_faults_total", upstream="u", kind="empty") == 1
+
+
+async def test_a_fault_is_told_by_its_status_or_its_reason() -> None:
+    metrics = Metrics()
+    for status in (401, 429, 500, 418, 599):
+        metrics.record(record(tries=[attempt("u", "status", status)], fault="status"))
+    for reason in ("dns", "refused"):
+        metrics.record(record(tries=[attempt("u", "connect", None, reason), attempt("v", None)]))
+    metrics.record(record(tries=[attempt("u", "empty", 200)], fault="empty"))
+    samples = await scrape(metrics)
+    name = "sluicegate_faults_total"
+    for reason in ("401", "429", "500", "4xx", "5xx"):
+        assert samples.value(name, upstream="u", kind="status", reason=reason) == 1, reason
+    for reason in ("dns", "refused"):
+        assert samples.value(name, upstream="u", kind="connect", reason=reason) == 1, reason
+    assert samples.value(name, upstream="u", kind="empty", reason="") == 1
+
+
+async def test_an_upstream_cannot_make_up_labels() -> None:
+    metrics = Metrics()
+    for status in range(100, 1000):
+        metrics.record(record(tries=[attempt("u", "status", status)], fault="status"))
+    assert (await scrape(metrics)).text.count("sluicegate_faults_total{") < 30
 
 
 async def test_what_several_threads_record_adds_up() -> None:

@@ -108,6 +108,8 @@ class Gateway:
             return
         name, endpoint = (methods or {}).get(method, (_NO_ENDPOINT, None))
         asked = AppRequest(self._state, name, scope, receive, send)
+        if endpoint is None:
+            asked.wrong_path = path
         try:
             if methods is None:
                 raise Refused(errors.unknown_url(method, path))

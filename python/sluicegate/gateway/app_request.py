@@ -28,6 +28,9 @@ from sluicegate.telemetry import RequestRecord
 # Not a status of HTTP: nginx's number for "the client closed the connection", which operators know.
 CLIENT_CLOSED_REQUEST = 499
 
+LONGEST_PATH = 256
+"""Characters of a path where nothing is, in a record."""
+
 
 class AppRequest:
     """What is asked, how it is answered, and its one record. For the event loop.
@@ -37,7 +40,7 @@ class AppRequest:
 
     __slots__ = (
         "_body_read", "_endpoint", "_started", "_state", "caller", "headers", "model", "receive", "recorded",
-        "request_id", "requested_model", "scope", "send", "serving",
+        "request_id", "requested_model", "scope", "send", "serving", "wrong_path",
     )  # fmt: skip
 
     def __init__(self, state: State, endpoint: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,6 +59,8 @@ class AppRequest:
         """The public name, once it is a configured one."""
         self.requested_model: str | None = None
         """What was asked for, where that is not configured."""
+        self.wrong_path: str | None = None
+        """The path, where nothing is there, or not by this method."""
         self.recorded = not endpoint
         """Its record is made, or is not to be made here."""
 
@@ -126,6 +131,7 @@ class AppRequest:
             self.model,
             self.requested_model,
             code=code,
+            path=None if self.wrong_path is None else self.wrong_path[:LONGEST_PATH],
             client_left=left,
         )
         self._state.recorder.record(record)

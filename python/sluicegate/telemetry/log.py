@@ -121,6 +121,8 @@ def request_members(record: RequestRecord) -> str:
         text += f',"requested_model":{quoted(record.requested_model)}'
     if record.code is not None:
         text += f',"code":{quoted(record.code)}'
+    if record.path is not None:
+        text += f',"path":{quoted(record.path)}'
     if record.response_id is not None:
         text += f',"response_id":{quoted(record.response_id)}'
     if record.client_left:
@@ -136,9 +138,9 @@ def _attempt_members(record: RequestRecord) -> str:
     if record.upstream_request_id is not None:
         text += f',"upstream_request_id":{quoted(record.upstream_request_id)}'
     if record.fault is not None:
-        text += f',"fault":"{record.fault}"'
+        text += f',"fault":"{record.fault}"{_cause(record.last_failed)}'
     if len(record.tries) > 1:
-        failed = [f"{upstream}: {kind}" for upstream, kind in record.failed_attempts]
+        failed = [f"{attempt[0]}: {attempt[2]}" for attempt in record.failed_attempts]
         text += f',"failed_attempts":{_encode(failed)},"tries":[{",".join(map(_try, record.tries))}]'
     if record.left_out:
         text += f',"left_out":{_encode(record.left_out)}'
@@ -177,11 +179,23 @@ def _attempt_members(record: RequestRecord) -> str:
     return f'{text},"bytes_in":{record.bytes_in},"bytes_out":{record.bytes_out}'
 
 
+def _cause(attempt: Try | None) -> str:
+    """What the kind of a fault leaves open: the upstream's status, and why there was no connection."""
+    if attempt is None:
+        return ""
+    _, _, kind, status, reason, *_ = attempt
+    if kind == "status" and status is not None:
+        return f',"fault_status":{status}'
+    return f',"fault_reason":"{reason}"' if reason is not None else ""
+
+
 def _try(attempt: Try) -> str:
-    upstream, model, fault, status, began, seconds = attempt
+    upstream, model, fault, status, reason, began, seconds = attempt
     text = f'{{"upstream":{quoted(upstream)},"upstream_model":{quoted(model)}'
     if fault is not None:
         text += f',"fault":"{fault}"'
     if status is not None:
         text += f',"status":{status}'
+    if reason is not None:
+        text += f',"reason":"{reason}"'
     return f'{text},"began":{began:.6f},"duration":{seconds:.6f}}}'

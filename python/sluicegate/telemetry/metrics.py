@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from sluicegate.telemetry.record import RequestRecord
+from sluicegate.telemetry.record import RequestRecord, Try
 from sluicegate.telemetry.stored import StoredMetrics
 
 # From a cached reply of a small model to the default of the `total` deadline.
@@ -24,6 +24,20 @@ INTER_TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07
 
 _TOKEN_KINDS = ("input", "cached_input", "cache_write", "output", "reasoning")
 _WHERE = ("model", "upstream")
+
+# The statuses that operators act upon, each a label of its own; others are told by their class, so that no
+# upstream can make up labels.
+_STATUSES = frozenset({400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 504, 529})
+
+
+def reason_label(attempt: Try | None) -> str:
+    """The `reason` of a failed attempt, as a label: one of a bounded number."""
+    if attempt is None:
+        return ""
+    _, _, kind, status, reason, *_ = attempt
+    if kind == "status" and status is not None:
+        return str(status) if status in _STATUSES else f"{status // 100}xx"
+    return reason or ""
 
 
 class _Distribution:
@@ -92,7 +106,7 @@ class Metrics(Collector):
         self.stored = StoredMetrics(self._registry)
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
-        self._faults: dict[tuple[str, str], int] = {}
+        self._faults: dict[tuple[str, str, str], int] = {}
         self._streams: dict[str, int] = {}
         self._dropped = 0
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
@@ -120,10 +134,10 @@ class Metrics(Collector):
             if record.client_left:
                 place.disconnects += 1
             if record.fault is not None:
-                self._fault(record.upstream, record.fault)
+                self._fault(record.upstream, record.fault, reason_label(record.last_failed))
             if record.tries and (len(record.tries) > 1 or record.tries[0][2] is not None):
-                for upstream, kind in record.failed_attempts:
-                    self._fault(upstream, kind)
+                for attempt in record.failed_attempts:
+                    self._fault(attempt[0], str(attempt[2]), reason_label(attempt))
             if record.streamed:
                 if record.time_to_first_token is not None:
                     place.first_token.observe(record.time_to_first_token)
@@ -162,8 +176,9 @@ class Metrics(Collector):
         yield from self._by_place()
         faults = CounterMetricFamily(
             "sluicegate_faults",
-            "Faults by attempt, those that another upstream made good included.",
-            labels=("upstream", "kind"),
+            "Faults by attempt, those that another upstream made good included. reason: the upstream's "
+            "status, or why there was no connection (dns, refused, tls, ...); empty where the kind says all.",
+            labels=("upstream", "kind", "reason"),
         )
         with self._lock:
             counted = [*self._faults.items()]
@@ -252,5 +267,6 @@ class Metrics(Collector):
         series = self._series[(endpoint, *where)] = _Series(endpoint, place)
         return series
 
-    def _fault(self, upstream: str, kind: str) -> None:
-        self._faults[upstream, kind] = self._faults.get((upstream, kind), 0) + 1
+    def _fault(self, upstream: str, kind: str, reason: str) -> None:
+        labels = (upstream, kind, reason)
+        self._faults[labels] = self._faults.get(labels, 0) + 1

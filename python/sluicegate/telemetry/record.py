@@ -11,9 +11,9 @@ Of a run of a background response also cancelled (it was cancelled or deleted, o
 interrupted (this process stops: it may be run again). Neither is client_left, as no client is there.
 """
 
-Try = tuple[str, str, str | None, int | None, float, float]
-"""One attempt: upstream, its name for the model, kind and status of the fault, seconds to its begin, seconds
-that it took.
+Try = tuple[str, str, str | None, int | None, str | None, float, float]
+"""One attempt: upstream, its name for the model, kind, status and reason of the fault, seconds to its begin,
+seconds that it took. The reason is one of the core's `FAULT_REASONS`.
 """
 
 
@@ -38,6 +38,8 @@ class RequestRecord:
     streamed: bool = False
     code: str | None = None
     """The `code` of the error that the gateway answered with."""
+    path: str | None = None
+    """What was asked for, where there is no such thing; bounded."""
     fault: str | None = None
     """The kind of the fault that ended the request, also where its status is 200."""
     tries: Sequence[Try] = ()
@@ -72,9 +74,16 @@ class RequestRecord:
     bytes_out: int = 0
 
     @property
-    def failed_attempts(self) -> list[tuple[str, str]]:
-        """(upstream, fault kind) of the attempts that failed, but for the one whose fault is `fault`."""
-        failed = [(attempt[0], attempt[2]) for attempt in self.tries if attempt[2] is not None]
-        if self.fault is not None and self.tries and self.tries[-1][2] is not None:
+    def failed_attempts(self) -> list[Try]:
+        """The attempts that failed, but for the one whose fault is `fault`."""
+        failed = [attempt for attempt in self.tries if attempt[2] is not None]
+        if self.last_failed is not None:
             failed.pop()
         return failed
+
+    @property
+    def last_failed(self) -> Try | None:
+        """The attempt whose fault is `fault`."""
+        if self.fault is None or not self.tries or self.tries[-1][2] is None:
+            return None
+        return self.tries[-1]

@@ -31,7 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _core {
     use pyo3::prelude::*;
     use pyo3::types::PyTuple;
-    use sluicegate_relay::FaultKind;
+    use sluicegate_relay::{FaultKind, Reason};
 
     #[pymodule_export]
     use super::decisions::{PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyPriceAsked};
@@ -59,6 +59,8 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let kinds = FaultKind::ALL.map(FaultKind::as_str);
-        module.add("FAULT_KINDS", PyTuple::new(module.py(), kinds)?)
+        module.add("FAULT_KINDS", PyTuple::new(module.py(), kinds)?)?;
+        let reasons = Reason::ALL.map(Reason::as_str);
+        module.add("FAULT_REASONS", PyTuple::new(module.py(), reasons)?)
     }
 }

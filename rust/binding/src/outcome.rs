@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_core::usage::Usage;
-use sluicegate_relay::{Fault, FaultKind, Outcome};
+use sluicegate_relay::{Fault, FaultKind, Outcome, Reason};
 
 use crate::usage::PyUsage;
 
@@ -35,6 +35,11 @@ impl PyFault {
     #[getter]
     fn status(&self) -> Option<u16> {
         self.inner.status
+    }
+
+    #[getter]
+    fn reason(&self) -> Option<&'static str> {
+        self.inner.reason.map(Reason::as_str)
     }
 
     #[getter]
@@ -185,6 +190,7 @@ impl PyOutcome {
                     &*tried.model,
                     tried.fault.map(FaultKind::as_str),
                     tried.status,
+                    tried.reason.map(Reason::as_str),
                     tried.began.as_secs_f64(),
                     tried.took.as_secs_f64(),
                 )
@@ -290,12 +296,13 @@ impl PyOutcome {
     }
 }
 
-/// Upstream, its name of the model, kind and status of its fault, seconds from the start to its begin, seconds it took.
+/// Upstream, its name of the model, kind, status and reason of its fault, seconds from the start to its begin, seconds it took.
 type PyTry<'a> = (
     &'a str,
     &'a str,
     Option<&'static str>,
     Option<u16>,
+    Option<&'static str>,
     f64,
     f64,
 );

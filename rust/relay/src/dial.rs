@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,9 +31,46 @@ const TCP_KEEPALIVE_RETRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A host's name was not found, or nobody could be asked for it.
+#[derive(Debug)]
+pub(crate) struct LookupFailed(io::Error);
+
+impl std::fmt::Display for LookupFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for LookupFailed {}
+
+/// The system's resolver, whose failures can be told from those to connect.
+#[derive(Clone)]
+pub(crate) struct Lookup(GaiResolver);
+
+impl Lookup {
+    pub(crate) fn new() -> Self {
+        Self(GaiResolver::new())
+    }
+}
+
+impl Service<Name> for Lookup {
+    type Response = GaiAddrs;
+    type Error = LookupFailed;
+    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, LookupFailed>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LookupFailed>> {
+        self.0.poll_ready(cx).map_err(LookupFailed)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let looking = self.0.call(name);
+        Box::pin(async move { looking.await.map_err(LookupFailed) })
+    }
+}
+
 /// Makes connections. Names are looked up anew for each: an upstream that has moved is found there by the next one.
 #[derive(Clone)]
-pub(crate) enum Dial<R = GaiResolver> {
+pub(crate) enum Dial<R = Lookup> {
     Tcp(HttpConnector<R>),
     Unix(Arc<Path>),
 }

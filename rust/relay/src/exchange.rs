@@ -344,12 +344,15 @@ impl Session {
             *http.headers_mut() = headers::up(&given.headers, &upstream, &self.request_id);
             let response = match self.send(http, fresh, &upstream, &progress).await {
                 Sent::Left => return Tried::Left,
-                Sent::Failed(kind, repeatable) => {
-                    if repeatable && !fresh && kind == FaultKind::Reset {
+                Sent::Failed(error) => {
+                    if error.repeatable && !fresh && error.kind == FaultKind::Reset {
                         fresh = true;
                         continue;
                     }
-                    return Tried::Failed(Fault::new(kind, &upstream.name));
+                    return Tried::Failed(Fault {
+                        reason: error.reason,
+                        ..Fault::new(error.kind, &upstream.name)
+                    });
                 }
                 Sent::Head(response) => response,
             };
@@ -394,10 +397,10 @@ impl Session {
         let responding = upstream.send(request, fresh);
         match self.attend(responding, limit, true).await {
             Attended::Done(Ok(response)) => Sent::Head(response),
-            Attended::Done(Err(SendError { kind, repeatable })) => Sent::Failed(kind, repeatable),
+            Attended::Done(Err(error)) => Sent::Failed(error),
             Attended::Left => Sent::Left,
-            Attended::Closing => Sent::Failed(FaultKind::Shutdown, false),
-            Attended::Late => Sent::Failed(late, false),
+            Attended::Closing => Sent::Failed(SendError::of(FaultKind::Shutdown)),
+            Attended::Late => Sent::Failed(SendError::of(late)),
         }
     }
 
@@ -539,8 +542,7 @@ impl Session {
 
 enum Sent {
     Head(Response<UpstreamBody>),
-    /// Why, and whether the same request may be sent once more.
-    Failed(FaultKind, bool),
+    Failed(SendError),
     Left,
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::reason::Reason;
 use crate::reply::HeaderList;
 
 /// What went wrong. The names are stable: they are metric labels, log values and error codes.
@@ -129,6 +130,8 @@ pub struct Fault {
     pub upstream: Box<str>,
     /// The upstream's status, for [`FaultKind::Status`].
     pub status: Option<u16>,
+    /// Why the connection failed, for [`FaultKind::Connect`] and [`FaultKind::Reset`].
+    pub reason: Option<Reason>,
     /// The upstream's headers that may go to the client, for [`FaultKind::Status`].
     pub headers: HeaderList,
     /// The upstream's error body, bounded, for [`FaultKind::Status`].
@@ -147,6 +150,7 @@ impl Fault {
             kind,
             upstream: upstream.into(),
             status: None,
+            reason: None,
             headers: Vec::new(),
             body: Bytes::new(),
             detail: None,

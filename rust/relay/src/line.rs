@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::connect::{Connected, Io, Uses};
 use crate::fault::FaultKind;
 use crate::pool::Pool;
+use crate::reason::Reason;
 use crate::unanswered::SendError;
 use crate::wakes::Wakes;
 
@@ -94,6 +95,7 @@ impl Line {
             None => Err(Unsent {
                 error: SendError {
                     kind: FaultKind::Reset,
+                    reason: Some(Reason::Closed),
                     repeatable: self.uses.went_stale(),
                 },
                 request: None,

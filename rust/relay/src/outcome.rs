@@ -9,6 +9,7 @@ use sluicegate_core::usage::Usage;
 
 use crate::director::Pricing;
 use crate::fault::{Fault, FaultKind};
+use crate::reason::Reason;
 use crate::upstream::Route;
 
 /// One attempt. Times count from the exchange's beginning.
@@ -22,6 +23,8 @@ pub struct Try {
     pub fault: Option<FaultKind>,
     /// The upstream's status, where there was one.
     pub status: Option<u16>,
+    /// Why its connection failed, where the fault's kind does not tell.
+    pub reason: Option<Reason>,
     /// When it began.
     pub began: Duration,
     /// How long it took.
@@ -35,6 +38,7 @@ impl Try {
             model: route.model.clone(),
             fault: None,
             status: None,
+            reason: None,
             began,
             took: Duration::ZERO,
         }
@@ -43,6 +47,7 @@ impl Try {
     pub(crate) fn failed(&mut self, fault: &Fault, took: Duration) {
         self.fault = Some(fault.kind);
         self.status = fault.status;
+        self.reason = fault.reason;
         self.took = took;
     }
 
@@ -313,6 +318,7 @@ mod tests {
             model: "theirs".into(),
             fault: None,
             status: None,
+            reason: None,
             began: Duration::from_secs(1),
             took: Duration::ZERO,
         };

@@ -5,13 +5,16 @@ use std::io;
 
 use crate::connect::{ConnectTimeout, Uses};
 use crate::fault::FaultKind;
+use crate::reason::Reason;
 
-type Cause<'a> = &'a (dyn StdError + 'static);
+pub(crate) type Cause<'a> = &'a (dyn StdError + 'static);
 
 /// A request that got no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendError {
     pub(crate) kind: FaultKind,
+    /// Where the kind does not tell.
+    pub(crate) reason: Option<Reason>,
     /// The upstream cannot have worked on the request, or its connection died while it was idle: then it is the
     /// connection's fault, and another one may serve.
     pub(crate) repeatable: bool,
@@ -33,6 +36,16 @@ impl SendError {
             } else {
                 FaultKind::Connect
             },
+            reason: (!late).then(|| Reason::of(causes(error))),
+            repeatable: false,
+        }
+    }
+
+    /// No reply for a reason of the exchange's, not of its connection's.
+    pub(crate) fn of(kind: FaultKind) -> Self {
+        Self {
+            kind,
+            reason: None,
             repeatable: false,
         }
     }
@@ -50,6 +63,7 @@ impl SendError {
             } else {
                 FaultKind::Reset
             },
+            reason: (!garbled).then(|| Reason::of(causes(error))),
             repeatable: may_be_repeated(error, uses),
         }
     }

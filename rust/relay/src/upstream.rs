@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,7 +19,7 @@ use crate::asked::path_of;
 use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
-use crate::dial::Dial;
+use crate::dial::{Dial, Lookup};
 use crate::headers;
 use crate::pool::PoolLimits;
 
@@ -352,7 +351,7 @@ fn client(settings: &UpstreamSettings, tls: ClientConfig, uri: Uri) -> Client {
     let deadline = settings.deadlines.connect;
     let dial = match &settings.socket {
         Some(path) => Dial::Unix(Path::new(path).into()),
-        None => Dial::tcp(GaiResolver::new(), deadline),
+        None => Dial::tcp(Lookup::new(), deadline),
     };
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)

@@ -13,6 +13,7 @@ use tokio::sync::{Barrier, Notify, mpsc};
 
 use super::*;
 use crate::fault::FaultKind;
+use crate::reason::Reason;
 use crate::upstream::UpstreamSettings;
 
 /// A test that waits longer than this has failed.
@@ -392,9 +393,13 @@ async fn a_chunk_costs_its_reader_one_wake() {
 
 #[tokio::test]
 async fn what_is_not_http_is_told_from_a_connection_that_broke() {
-    for (reply, kind) in [
-        ("SMTP ready\r\n\r\n", FaultKind::Protocol),
-        ("HTTP/1.1 200 OK\r\ncontent-le", FaultKind::Reset),
+    for (reply, kind, reason) in [
+        ("SMTP ready\r\n\r\n", FaultKind::Protocol, None),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-le",
+            FaultKind::Reset,
+            Some(Reason::Closed),
+        ),
     ] {
         let server = Server::start(reply).await;
         let upstream = server.upstream(|_| {});
@@ -413,9 +418,43 @@ async fn what_is_not_http_is_told_from_a_connection_that_broke() {
         let error = answer.map(drop).unwrap_err();
         let expected = SendError {
             kind,
+            reason,
             repeatable: false,
         };
         assert_eq!(error, expected);
+    }
+}
+
+#[tokio::test]
+async fn why_there_is_no_connection_is_told() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refusing = free.local_addr().unwrap();
+    drop(free);
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let without_tls = plain.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = plain.accept().await.unwrap();
+        stream.write_all(b"220 SMTP ready\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    // No label of a name is longer than 63 (RFC 1035, section 2.3.4): nobody has to be asked.
+    let name = "x".repeat(64);
+    for (url, socket, reason) in [
+        (format!("http://{refusing}/v1"), None, Reason::Refused),
+        (format!("http://{name}.invalid/v1"), None, Reason::Dns),
+        (format!("https://{without_tls}/v1"), None, Reason::Tls),
+        (
+            "http://host/v1".into(),
+            Some("/nowhere/socket".into()),
+            Reason::NoSocket,
+        ),
+    ] {
+        let upstream = upstream(&url, |settings| settings.socket = socket);
+        let error = soon(send(&upstream, false)).await.map(drop).unwrap_err();
+        assert_eq!(
+            (error.kind, error.reason),
+            (FaultKind::Connect, Some(reason))
+        );
     }
 }
 
@@ -518,10 +557,7 @@ async fn an_http2_connection_without_streams_is_closed_after_a_while() {
 
 #[tokio::test]
 async fn those_that_waited_for_a_connection_share_its_failure() {
-    let error = SendError {
-        kind: FaultKind::ConnectTimeout,
-        repeatable: false,
-    };
+    let error = SendError::of(FaultKind::ConnectTimeout);
     let mut slot = Slot::default();
     let waited = Instant::now();
     slot.fail(error);
