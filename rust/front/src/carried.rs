@@ -141,7 +141,7 @@ impl Carried {
         mut take: impl FnMut(&mut Reply) -> Option<T>,
     ) -> Poll<T> {
         if let Some(taken) = take(&mut self.reply) {
-            return self.taken(taken);
+            return Poll::Ready(taken);
         }
         // Taken while it is polled: one that panics is dropped there, and not polled again.
         match self.inline.take() {
@@ -153,17 +153,9 @@ impl Carried {
             None => self.reply.register(cx),
         }
         match take(&mut self.reply) {
-            Some(taken) => self.taken(taken),
+            Some(taken) => Poll::Ready(taken),
             None => Poll::Pending,
         }
-    }
-
-    /// What was offered is taken: the exchange goes on when it is polled next.
-    fn taken<T>(&self, taken: T) -> Poll<T> {
-        if let Some(inline) = &self.inline {
-            inline.due.set.store(true, Ordering::Release);
-        }
-        Poll::Ready(taken)
     }
 }
 

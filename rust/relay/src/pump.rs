@@ -213,13 +213,7 @@ impl Pump {
                         .beat(client.sink, client.request_id, self.begun);
                     None
                 }
-                Turn::Read(data) => {
-                    let ended = self.feed(data, client).await;
-                    if ended.is_none() && !client.leaving.departed() {
-                        client.sink.offered().await;
-                    }
-                    ended
-                }
+                Turn::Read(data) => self.feed(data, client).await,
                 Turn::End => Some(self.finish(client).await),
             };
             if let Some(end) = ended {

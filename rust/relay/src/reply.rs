@@ -39,6 +39,43 @@ struct Kept {
     bound: usize,
 }
 
+/// Frames that nobody has taken yet. The first one stays the slice of a read that it is. Those behind it are joined, so that what
+/// came at once is sent at once, and so that small slices of large reads hold no more memory than they have bytes.
+#[derive(Default)]
+struct Waiting {
+    first: Bytes,
+    behind: BytesMut,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.first.len() + self.behind.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        // Nothing is behind where nothing is first.
+        self.first.is_empty()
+    }
+
+    fn add(&mut self, frame: Bytes) {
+        if self.first.is_empty() {
+            self.first = frame;
+        } else {
+            self.behind.extend_from_slice(&frame);
+        }
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let behind = std::mem::take(&mut self.behind).freeze();
+        let first = std::mem::replace(&mut self.first, behind);
+        (!first.is_empty()).then_some(first)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
@@ -48,9 +85,7 @@ enum End {
 
 struct State {
     head: Option<Head>,
-    frames: std::collections::VecDeque<Bytes>,
-    /// Bytes in `frames`.
-    bytes: usize,
+    waiting: Waiting,
     end: End,
     /// The client is gone.
     left: bool,
@@ -83,18 +118,20 @@ pub fn reply(bound: usize) -> (Sink, Reply) {
     ends(bound, false)
 }
 
-/// Both ends of a reply that one task polls: it takes what there is after each poll of the exchange, so that nothing waits.
+/// What waits at most in a reply that one task polls: many events, and little enough to be held for a client that takes nothing.
+const INLINE_BOUND: usize = 16 * 1024;
+
+/// Both ends of a reply that one task polls: it takes what there is after each poll of the exchange.
 #[must_use]
 pub fn inline_reply() -> (Sink, Reply) {
-    ends(usize::MAX, true)
+    ends(INLINE_BOUND, true)
 }
 
 fn ends(bound: usize, inline: bool) -> (Sink, Reply) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
             head: None,
-            frames: std::collections::VecDeque::new(),
-            bytes: 0,
+            waiting: Waiting::default(),
             end: End::Open,
             left: false,
             stalled: false,
@@ -170,17 +207,7 @@ impl Sink {
                     .for_each(|frame| kept.text.extend_from_slice(frame));
             }
         }
-        // Frames are slices of reads, and may be small ones of large: what waits behind others must hold no more than itself.
-        let waits = !state.frames.is_empty();
-        for frame in frames.drain(..) {
-            let frame = if waits {
-                Bytes::copy_from_slice(&frame)
-            } else {
-                frame
-            };
-            state.frames.push_back(frame);
-        }
-        state.bytes += bytes;
+        frames.drain(..).for_each(|frame| state.waiting.add(frame));
         drop(state);
         self.shared.reply.wake();
     }
@@ -225,32 +252,15 @@ impl Sink {
         self.shared.lock().stalled
     }
 
-    /// Where one task polls both ends: wait until it has taken what was pushed. Else nothing is waited for.
-    pub(crate) async fn offered(&self) {
-        if !self.shared.inline {
-            return;
-        }
-        std::future::poll_fn(|_| {
-            let state = self.shared.lock();
-            if state.frames.is_empty() || state.left {
-                Poll::Ready(())
-            } else {
-                // The task polls again after it has taken.
-                Poll::Pending
-            }
-        })
-        .await;
-    }
-
     /// Ready while what waits for the client is below the bound, or the client has left.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = self.shared.lock();
-        if state.bytes < self.shared.bound || state.left {
+        if state.waiting.len() < self.shared.bound || state.left {
             return Poll::Ready(());
         }
         drop(state);
         let bound = self.shared.bound;
-        self.poll(cx, |state| state.bytes < bound || state.left)
+        self.poll(cx, |state| state.waiting.len() < bound || state.left)
     }
 
     fn poll(&self, cx: &mut Context<'_>, ready: impl FnOnce(&State) -> bool) -> Poll<()> {
@@ -266,12 +276,11 @@ impl Sink {
     /// Cut a client that takes nothing. `true`: it has just taken the rest.
     fn cut(&self) -> bool {
         let mut state = self.shared.lock();
-        if state.left || state.frames.is_empty() {
+        if state.left || state.waiting.is_empty() {
             return true;
         }
         // All at once: what lacks its last frames must at no time look like a reply that has ended.
-        state.frames.clear();
-        state.bytes = 0;
+        state.waiting.clear();
         state.end = End::Aborted;
         drop(state);
         self.shared.reply.wake();
@@ -281,10 +290,10 @@ impl Sink {
     /// Wait until the client's side has taken everything. One that takes nothing for `stall` is cut: then the result is false.
     pub async fn flushed(self, stall: Option<Duration>) -> bool {
         loop {
-            let before = self.shared.lock().bytes;
+            let before = self.shared.lock().waiting.len();
             let taken = std::future::poll_fn(|cx| {
                 self.poll(cx, |state| {
-                    state.left || state.frames.is_empty() || state.bytes < before
+                    state.left || state.waiting.len() < before || before == 0
                 })
             });
             match stall {
@@ -296,7 +305,7 @@ impl Sink {
                 }
             }
             let state = self.shared.lock();
-            if state.left || state.frames.is_empty() {
+            if state.left || state.waiting.is_empty() {
                 return true;
             }
         }
@@ -352,9 +361,8 @@ impl Reply {
     /// The next frame.
     pub fn take(&mut self) -> Taken {
         let mut state = self.0.lock();
-        match (state.frames.pop_front(), state.end) {
+        match (state.waiting.take(), state.end) {
             (Some(frame), _) => {
-                state.bytes -= frame.len();
                 self.wake_sink(state);
                 Taken::Frame(frame)
             }
@@ -369,11 +377,10 @@ impl Reply {
         let mut state = self.0.lock();
         let batch = Batch {
             head: state.head.take(),
-            body: state.frames.drain(..).collect(),
+            body: std::iter::from_fn(|| state.waiting.take()).collect(),
             ended: state.end == End::Ended,
             aborted: state.end == End::Aborted,
         };
-        state.bytes = 0;
         self.wake_sink(state);
         batch
     }
@@ -394,14 +401,14 @@ impl Reply {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let state = self.0.lock();
-        state.end == End::Ended && state.frames.is_empty() && state.head.is_none()
+        state.end == End::Ended && state.waiting.is_empty() && state.head.is_none()
     }
 
     /// The bytes of the whole reply, where all of it is there already.
     #[must_use]
     pub fn whole(&self) -> Option<usize> {
         let state = self.0.lock();
-        (state.end == End::Ended).then_some(state.bytes)
+        (state.end == End::Ended).then_some(state.waiting.len())
     }
 
     /// The client is gone: the upstream is closed, or read on where the route says so. `stalled`: it was cut since it took nothing.
@@ -409,10 +416,9 @@ impl Reply {
     pub fn leave(&mut self, stalled: bool) {
         let mut state = self.0.lock();
         state.stalled |= stalled;
-        if state.end == End::Open || !state.frames.is_empty() {
+        if state.end == End::Open || !state.waiting.is_empty() {
             state.left = true;
-            state.frames.clear();
-            state.bytes = 0;
+            state.waiting.clear();
         }
         drop(state);
         self.0.sink.wake();

@@ -126,8 +126,20 @@ fn nothing_of_many_threads_is_lost_or_changes_its_order() {
         .for_each(|pushing| pushing.join().unwrap());
 }
 
+#[tokio::test]
+async fn whoever_waits_gets_ends_many_at_once() {
+    let queue = queue();
+    queue.push_for_later(event("end"));
+    queue.push(event("a"));
+    assert_eq!(names(queue.wait(PATIENCE)), ["a"]);
+    (1..MANY).for_each(|_| queue.push_for_later(event("end")));
+    assert_eq!(names(queue.wait(PATIENCE)), ["end"; MANY]);
+    queue.push_for_later(event("one"));
+    assert_eq!(names(queue.take()), ["one"]);
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_is_told_in_a_moment_or_with_the_next() {
+async fn what_nobody_waits_for_is_told_in_a_moment() {
     let queue = queue();
     let readable = queue.descriptor().unwrap();
     queue.push_for_later(event("a"));
@@ -139,7 +151,11 @@ async fn what_nobody_waits_for_is_told_in_a_moment_or_with_the_next() {
     queue.push_for_later(event("c"));
     queue.push(event("d"));
     assert!(is_readable(readable));
-    assert_eq!(names(queue.take()), ["c", "d"]);
+    assert_eq!(
+        names(queue.take()),
+        ["d", "c"],
+        "all that is there, ends at last"
+    );
     tokio::time::sleep(2 * LATER).await;
     assert!(!is_readable(readable), "there is nothing to tell");
     queue.push_for_later(event("e"));
