@@ -53,7 +53,7 @@ impl Arrival {
             request: self.request.clone(),
             answer,
         });
-        decisions.push_with_others(arrived).await;
+        decisions.push(arrived);
         let refusal = match tokio::time::timeout(decisions.patience(), answered).await {
             Ok(Ok(Decision::Forward(forward))) => return self.forward(forward),
             Ok(Ok(Decision::Reply(reply))) => {

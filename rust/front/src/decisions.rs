@@ -1,9 +1,9 @@
 //! The queue between the engine threads and the one thread that decides.
 //!
 //! An engine pushes events and goes on with its other streams; whoever decides takes all that are there and answers each, now or later.
-//! Waking another thread costs more than a decision does, so it is done for many events at once: what arrives in one turn of an engine is
-//! told together. The end of a request, which nobody waits for, is taken with many others, a moment later: what is done for each of them
-//! in a row costs a fraction of what it costs alone.
+//! Waking another thread costs more than a decision does, so whoever decides is woken only while it waits. The end of a request, which
+//! nobody waits for, is taken with many others, a moment later: what is done for each of them in a row costs a fraction of what it costs
+//! alone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -132,12 +132,10 @@ struct Queue {
     later: Vec<Event>,
     /// The moment for it has come.
     due: bool,
-    /// Somebody waits for the condition variable.
+    /// Somebody waits for the condition variable, and has not been woken.
     waiting: bool,
     woken: bool,
-    /// Whoever decides has been told of all that is there.
-    told: bool,
-    /// It will be, in a moment.
+    /// What nobody waits for will be told of, in a moment.
     promised: bool,
 }
 
@@ -149,7 +147,6 @@ impl Queue {
     /// What is to be handled now, in the order in which it is to be.
     fn take(&mut self, all: bool) -> Vec<Event> {
         self.woken = false;
-        self.told = true;
         let mut events = std::mem::take(&mut self.events);
         if all || std::mem::take(&mut self.due) {
             self.due = false;
@@ -204,15 +201,7 @@ impl Decisions {
     pub fn push(&self, event: Event) {
         let mut queue = self.lock();
         queue.events.push(event);
-        queue.told = false;
         self.tell_of(queue);
-    }
-
-    /// Add an event, and tell of it once the tasks that are ready on this engine have had their turn: they may have events of their own.
-    pub(crate) async fn push_with_others(&self, event: Event) {
-        self.add(event);
-        tokio::task::yield_now().await;
-        self.tell_of(self.lock());
     }
 
     /// Add an event that nobody waits for: it is told of in a moment, with others of its kind.
@@ -224,7 +213,6 @@ impl Decisions {
         queue.later.push(event);
         if queue.later.len() == MANY {
             queue.due = true;
-            queue.told = false;
             return self.tell_of(queue);
         }
         if std::mem::replace(&mut queue.promised, true) {
@@ -238,25 +226,15 @@ impl Decisions {
         });
     }
 
-    fn add(&self, event: Event) {
-        let mut queue = self.lock();
-        queue.events.push(event);
-        queue.told = false;
-    }
-
     /// Let [`wait`](Self::wait) return.
     pub fn wake(&self) {
         let mut queue = self.lock();
         queue.woken = true;
-        queue.told = false;
         self.tell_of(queue);
     }
 
     fn tell_of(&self, mut queue: MutexGuard<'_, Queue>) {
-        if std::mem::replace(&mut queue.told, true) {
-            return;
-        }
-        let waiting = queue.waiting;
+        let waiting = std::mem::take(&mut queue.waiting);
         drop(queue);
         if waiting {
             self.signal.notify_one();
@@ -317,9 +295,8 @@ impl Drop for Promise {
         queue.promised = false;
         if !queue.later.is_empty() {
             queue.due = true;
-            queue.told = false;
+            self.0.tell_of(queue);
         }
-        self.0.tell_of(queue);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting for something on an exchange's behalf, while its client may leave, a deadline may fire and comments are due.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,9 +34,10 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// `what` stays where it is: a future that is passed by value has room in each one that it is passed through.
     pub(crate) async fn attend<T>(
         self,
-        what: impl Future<Output = T>,
+        mut what: Pin<&mut impl Future<Output = T>>,
         limit: Option<Instant>,
     ) -> Attended<T> {
         let Watch {
@@ -47,7 +48,6 @@ impl Watch<'_> {
             request_id,
             drains,
         } = self;
-        let mut what = pin!(what);
         loop {
             tokio::select! {
                 biased;

@@ -1,6 +1,7 @@
 //! One request on its way: attempts, one after the other, until one is pumped to the client or none is left.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,8 +160,8 @@ impl Session {
         let mut attempt = first;
         loop {
             if !attempt.after.is_zero() {
-                let waited = self.attend(tokio::time::sleep(attempt.after), None, false);
-                match waited.await {
+                let waiting = pin!(tokio::time::sleep(attempt.after));
+                match self.attend(waiting, None, false).await {
                     Attended::Done(()) | Attended::Late => {}
                     Attended::Left => return self.part(None),
                     Attended::Closing => {
@@ -229,7 +230,7 @@ impl Session {
             request_id: &self.request_id,
             drains: false,
         };
-        let deciding = self.director.failed(fault, self.outcome.attempts);
+        let deciding = pin!(self.director.failed(fault, self.outcome.attempts));
         tokio::select! {
             decided = watch.attend(deciding, None) => decided,
             () = async {
@@ -241,7 +242,7 @@ impl Session {
 
     async fn attend<T>(
         &mut self,
-        what: impl Future<Output = T>,
+        what: Pin<&mut impl Future<Output = T>>,
         limit: Option<Instant>,
         drains: bool,
     ) -> Attended<T> {
@@ -394,7 +395,7 @@ impl Session {
             Some((at, kind)) => (Some(at), kind),
             None => (None, FaultKind::TotalTimeout),
         };
-        let responding = upstream.send(request, fresh);
+        let responding = pin!(upstream.send(request, fresh));
         match self.attend(responding, limit, true).await {
             Attended::Done(Ok(response)) => Sent::Head(response),
             Attended::Done(Err(error)) => Sent::Failed(error),
@@ -435,7 +436,7 @@ impl Session {
             }
         };
         let limit = limit.and_then(|limit| started.checked_add(limit));
-        if let Attended::Left = self.attend(read, limit, false).await {
+        if let Attended::Left = self.attend(pin!(read), limit, false).await {
             return Err(Tried::Left);
         }
         fault.body = collected.into();

@@ -348,32 +348,38 @@ impl Pump {
                 &mut ByRates(rates),
                 &mut self.frames,
             ),
-            pricing => {
-                let pricing = pricing.clone();
-                let mut asked = client.director.pricer();
-                let stand_in = Pipeline::new(ReplyPlan::new(Api::Chat, false));
-                let mut pipeline = std::mem::replace(&mut self.pipeline, stand_in);
-                let mut frames = std::mem::take(&mut self.frames);
-                let work = move || {
-                    let passed = match &pricing {
-                        Pricing::Rates(rates) => {
-                            through(&mut pipeline, data, &mut ByRates(rates), &mut frames)
-                        }
-                        Pricing::Asked => through(&mut pipeline, data, &mut *asked, &mut frames),
-                    };
-                    (pipeline, frames, passed)
-                };
-                let Some((pipeline, frames, passed)) = offload(true, work).await else {
-                    return Err(FaultKind::Shutdown);
-                };
-                (self.pipeline, self.frames) = (pipeline, frames);
-                passed
-            }
+            // Boxed: every stream would keep room for it.
+            _ => Box::pin(self.pass_elsewhere(data, client.director.pricer())).await?,
         };
         if !self.frames.is_empty() {
             self.held = 0;
         }
         passed.map_err(|error| fault_of(error.kind))
+    }
+
+    /// The same on a thread that may take its time.
+    async fn pass_elsewhere(
+        &mut self,
+        data: Option<Bytes>,
+        mut asked: Box<dyn Pricer + Send>,
+    ) -> Result<Result<(), Error>, FaultKind> {
+        let pricing = self.pricing.clone();
+        let stand_in = Pipeline::new(ReplyPlan::new(Api::Chat, false));
+        let mut pipeline = std::mem::replace(&mut self.pipeline, stand_in);
+        let mut frames = std::mem::take(&mut self.frames);
+        let work = move || {
+            let passed = match &pricing {
+                Pricing::Rates(rates) => {
+                    through(&mut pipeline, data, &mut ByRates(rates), &mut frames)
+                }
+                Pricing::Asked => through(&mut pipeline, data, &mut *asked, &mut frames),
+            };
+            (pipeline, frames, passed)
+        };
+        let passed = offload(true, work).await;
+        let (pipeline, frames, passed) = passed.ok_or(FaultKind::Shutdown)?;
+        (self.pipeline, self.frames) = (pipeline, frames);
+        Ok(passed)
     }
 
     async fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {

@@ -183,28 +183,6 @@ fn what_was_to_be_told_later_is_told_where_its_runtime_ends() {
     );
 }
 
-#[tokio::test]
-async fn events_of_tasks_that_are_ready_are_told_together() {
-    let queue = queue();
-    let readable = queue.descriptor().unwrap();
-    let first = tokio::spawn({
-        let queue = Arc::clone(&queue);
-        async move { queue.push_with_others(event("a")).await }
-    });
-    let second = tokio::spawn({
-        let queue = Arc::clone(&queue);
-        async move {
-            let before = is_readable(readable);
-            queue.push_with_others(event("b")).await;
-            before
-        }
-    });
-    first.await.unwrap();
-    assert!(!second.await.unwrap(), "the first was told alone");
-    assert!(is_readable(readable));
-    assert_eq!(names(queue.take()), ["a", "b"]);
-}
-
 #[test]
 fn a_price_is_waited_for_and_one_that_does_not_come_is_none() {
     let queue = queue();

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::thread;
@@ -46,10 +45,6 @@ fn tracked(size: usize) -> (Bytes, Arc<AtomicBool>) {
 
 fn frame(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
-}
-
-fn now<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
