@@ -6,8 +6,11 @@ from typing import ClassVar, Final, final
 from sluicegate.errors import ParseError
 
 __version__: str
+BUILD: str
+"""The cargo profile of this build: `release`, `quick`, `debug`. Figures are measured with `release` only."""
 
 __all__ = [
+    "BUILD",
     "FAULT_KINDS",
     "FAULT_REASONS",
     "Arrived",

@@ -1,6 +1,5 @@
 """The load harness itself: what it counts, and what makes a run void."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from benches.load.measure import Measurement, faults
 from benches.load.perf import Perf, PerfError
 from benches.load.processes import Process, StartError, free_port, wait_until_ready
 from benches.load.proxies import PEERS, Setup
-from benches.load.proxies.gateways import THREADS_SETTING, debug_build
+from benches.load.proxies.gateways import THREADS_SETTING, refuse_build
 from benches.load.report import Results, cpu, first_p50, markdown, number, per_second, table
 from benches.load.scenarios import SCENARIOS
 
@@ -307,21 +306,10 @@ def test_every_gate_has_a_scenario_and_bounds_that_agree() -> None:
     assert gated_scenarios() < known.keys()
 
 
-@pytest.mark.skipif(shutil.which("rustc") is None, reason="no Rust toolchain")
-def test_a_debug_build_is_told_from_a_release_build(tmp_path: Path) -> None:
-    built = {}
-    for name, options in (("debug", ["-Cdebug-assertions=on"]), ("release", ["-Copt-level=3"])):
-        source = tmp_path / "built.rs"
-        source.write_text(
-            "#[unsafe(no_mangle)] pub fn first(bytes: &[u8]) -> u8 { unsafe { *bytes.get_unchecked(0) } }\n"
-        )
-        built[name] = tmp_path / f"{name}.so"
-        subprocess.run(
-            ["rustc", "--edition=2024", "--crate-type=cdylib", *options, "-o", str(built[name]), str(source)],
-            check=True,
-        )
-    assert debug_build(built["debug"])
-    assert not debug_build(built["release"])
+def test_only_a_release_build_is_measured() -> None:
+    assert refuse_build("release") is None
+    for build in ("quick", "debug", "unknown"):
+        assert build in (refuse_build(build) or "")
 
 
 def test_every_peer_gets_the_number_of_threads(tmp_path: Path) -> None:

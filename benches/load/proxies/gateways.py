@@ -1,7 +1,6 @@
 """Gateways that know what a chat completion is, and the naive proxy."""
 
 import importlib.util
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,32 +39,23 @@ model_list:
 general_settings:
   master_key: {key}
 """
-# The message of checks that rustc puts into builds with debug assertions and leaves out of all others.
-_MARK_OF_DEBUG_BUILDS = b"unsafe precondition(s) violated"
-
-
-def _extension() -> Path | None:
-    """The extension of the package that this Python would import."""
-    package = importlib.util.find_spec("sluicegate")
-    places = package.submodule_search_locations if package else None
-    return next((file for place in places or () for file in sorted(Path(place).glob("_core*.so"))), None)
 
 
 def _find_sluicegate() -> str | None:
-    return this_python() if _extension() else None
+    return this_python() if importlib.util.find_spec("sluicegate._core") else None
 
 
-def debug_build(extension: Path) -> bool:
-    """Whether this extension was built without optimisation, so that its figures would mean nothing."""
-    with extension.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(_MARK_OF_DEBUG_BUILDS) >= 0
+def refuse_build(build: str) -> str | None:
+    """Why nothing is measured of the package in this build, as `sluicegate._core.BUILD` names it."""
+    if build == "release":
+        return None
+    return f"this is a {build} build: make setup PROFILE=release, or only try it with --quick"
 
 
-def _refuse_debug_build() -> str | None:
-    extension = _extension()
-    if extension and debug_build(extension):
-        return f"{extension} is a debug build: build it in release mode, or only try it with --quick"
-    return None
+def _refuse_this_build() -> str | None:
+    from sluicegate import _core
+
+    return refuse_build(_core.BUILD)
 
 
 def _sluicegate(found: str, setup: Setup) -> Sequence[str]:
@@ -118,7 +108,7 @@ SLUICEGATE = Proxy(
     find=_find_sluicegate,
     command=_sluicegate,
     version=asked("-m", "sluicegate", "--version"),
-    refusal=_refuse_debug_build,
+    refusal=_refuse_this_build,
     key=_KEY,
     cost=True,
 )

@@ -58,6 +58,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("BUILD", env!("SLUICEGATE_BUILD"))?;
         let kinds = FaultKind::ALL.map(FaultKind::as_str);
         module.add("FAULT_KINDS", PyTuple::new(module.py(), kinds)?)?;
         let reasons = Reason::ALL.map(Reason::as_str);
