@@ -145,7 +145,6 @@ async def test_a_deadline_behind_comments_is_an_error_event(wire: WireStand) -> 
     [event_] = sse_reference.parse(without_comments(exchange))
     assert json.loads(event_.data)["error"]["code"] == "first_token_timeout"
     assert b"[DONE]" not in exchange.body
-    assert exchange.line["duration"] < SILENCE + 5
 
 
 async def test_what_is_no_reply_is_an_error_event(wire: WireStand) -> None:

@@ -17,8 +17,8 @@ from sluicegate.testing import Fault, Script, Step, body
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOKEN = event(chunk("a"))
-PROMPTLY = 2.0
-"""Seconds: far below any deadline, far above what it takes."""
+PROMPTLY = 30.0
+"""Seconds: below any deadline that would end the exchange too, and far above what a slow machine takes."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

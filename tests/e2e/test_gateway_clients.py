@@ -136,6 +136,9 @@ async def test_clients_that_all_leave_leave_nothing_behind(
     running = await gateway(config)
     writers = [(await raw_request(running, STREAM))[1] for _ in range(count)]
     await upstream.requests.wait(count, 20)
+    async with asyncio.timeout(20):
+        while not all(record.bytes_sent for record in upstream.requests):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     for writer in writers:
         writer.transport.abort()
     for record in upstream.requests:

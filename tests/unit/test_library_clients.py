@@ -121,7 +121,11 @@ class Response:
         return iter([self.content])
 
 
-@pytest.mark.parametrize("response", [Response(), [b"data: a\n\n"], b"data: a\n\n", None], ids=repr)
+@pytest.mark.parametrize(
+    "response",
+    [Response(), [b"data: a\n\n"], b"data: a\n\n", None],
+    ids=["response", "list", "bytes", "None"],
+)
 async def test_what_does_not_come_asynchronously_is_refused(response: Any) -> None:
     with pytest.raises(TypeError, match="async"):
         await anext(aiter_events(response))

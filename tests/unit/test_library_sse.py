@@ -131,7 +131,9 @@ def test_events_are_bounded_without_being_told_to_be() -> None:
 
 
 @pytest.mark.parametrize("machine", ["SSESplitter", "SSEDecoder", "UsageMeter"])
-@pytest.mark.parametrize("data", ["text", 7, None, memoryview(b"data: a\n\n")], ids=repr)
+@pytest.mark.parametrize(
+    "data", ["text", 7, None, memoryview(b"data: a\n\n")], ids=["str", "int", "None", "memoryview"]
+)
 def test_only_bytes_are_taken(machine: str, data: object) -> None:
     with pytest.raises(TypeError):
         getattr(sluicegate, machine)().feed(data)
