@@ -1,6 +1,7 @@
 """What the upstream sent is told from the first bytes of its body, before its `Content-Type`."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -25,7 +26,7 @@ from sluicegate.testing import body, raw
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STREAM = event(chunk("Hi", finish="stop")) + event(usage_chunk(REPORTED)) + DONE
-ASKED = {"stream": True, "stream_options": {"include_usage": True}}
+ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 CONTENT_TYPES = ["text/event-stream", "text/plain", "application/json", "application/x-ndjson", "x", ""]
 JSON_TYPES = ["application/json", "text/event-stream", "text/plain; charset=utf-8", "x", ""]
 

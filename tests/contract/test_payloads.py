@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -25,7 +26,7 @@ from sluicegate.testing import body
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ASKED = {"stream": True, "stream_options": {"include_usage": True}}
+ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 ANSWER = event(chunk("a")) + event(chunk(finish="stop"))
 USAGE = event(usage_chunk(REPORTED))
 

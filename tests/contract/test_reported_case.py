@@ -110,8 +110,8 @@ async def test_in_a_stream(wire: WireStand, sent: bytes) -> None:
 async def test_in_a_stream_byte_by_byte_and_cut_within_the_usage(wire: WireStand, sent: bytes) -> None:
     """At each third byte from before the usage to the end of the stream."""
     start = sent.index(b"prompt_tokens", len(sent) // 2 if b"written" in sent else 0) - 20
-    cuts = [[sent[:at], 0.002, sent[at:]] for at in range(start, len(sent), 3)]
-    bytewise = [sent[at : at + 1] for at in range(len(sent))]
+    cuts: list[list[bytes | float]] = [[sent[:at], 0.002, sent[at:]] for at in range(start, len(sent), 3)]
+    bytewise: list[bytes | float] = [sent[at : at + 1] for at in range(len(sent))]
     exchanges = await wire.ask_each([bytewise, *cuts], **ASKED)
     assert len({exchange.body for exchange in exchanges}) == 1
     assert_shown(last_usage(exchanges[0].body))

@@ -1,6 +1,7 @@
 """Splitting an event stream as the standard says (WHATWG HTML, 9.2.6)."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,7 +24,7 @@ from sluicegate.testing import body
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ASKED = {"stream": True, "stream_options": {"include_usage": True}}
+ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 USAGE = dumps(usage_chunk(REPORTED))
 SMALL = 4_000
 """Bytes of one event that the second gateway takes."""
@@ -84,7 +85,7 @@ async def test_the_late_lf_of_a_hidden_event_is_hidden_with_it(wire: WireStand) 
 
 async def test_a_blank_line_dispatches(wire: WireStand) -> None:
     """And nothing else does: not a comment, not a field without data, not a long time."""
-    steps = [
+    steps: list[bytes | float] = [
         b'data: {"choices":[],',
         b"\n: comment\nid: 1\n",
         0.05,

@@ -296,7 +296,7 @@ async def test_tool_calls_are_folded_by_their_index(wire: WireStand) -> None:
 
 async def test_logprobs_are_folded(wire: WireStand) -> None:
     def part(token: str) -> dict[str, Any]:
-        logprobs = {
+        logprobs: dict[str, Any] = {
             "content": [{"token": token, "logprob": -0.1, "bytes": None, "top_logprobs": []}],
             "refusal": None,
         }

@@ -324,11 +324,12 @@ async def test_an_upstream_that_refuses_to_be_asked_for_usage(sdk: Stand) -> Non
 
 
 async def test_fifty_streams_at_once_are_not_mixed_up(sdk: Stand) -> None:
-    async def one(number: int) -> tuple[str, float]:
+    async def one(number: int) -> tuple[int, float]:
         text = " ".join(f"boat-{number}-{word}" for word in range(20))
         mock = {"text": text, "pace": 0.005, "usage": {"input_tokens": number}}
         chunks = await streamed(sdk, **ASKED, extra_body={"mock": mock})
         assert content(chunks) == text
+        assert chunks[-1].usage is not None
         return chunks[-1].usage.prompt_tokens, extra(chunks[-1].usage)["cost"]
 
     results = await asyncio.gather(*(one(number) for number in range(1, 51)))

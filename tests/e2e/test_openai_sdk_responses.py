@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -110,11 +111,11 @@ async def test_a_structured_output(sdk: Stand, model: str) -> None:
         final = await stream.get_final_response()
     assert final.output_parsed == Harbour(name="K\u00f6ln", boats=3)
     sent = [record.json() for record in sdk.upstream.requests]
-    schema = {
+    schemas: dict[str, Callable[[Any], Any]] = {
         MODEL: lambda body: body["response_format"]["json_schema"]["schema"],
         NATIVE: lambda body: body["text"]["format"]["schema"],
-    }[model]
-    assert [schema(body)["required"] for body in sent] == [["name", "boats"]] * 2
+    }
+    assert [schemas[model](body)["required"] for body in sent] == [["name", "boats"]] * 2
 
 
 @pytest.mark.parametrize("model", MODELS)

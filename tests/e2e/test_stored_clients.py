@@ -113,7 +113,7 @@ async def test_a_synchronous_client_does_the_same(stand: Stand, model: str) -> N
         client = stand.sync_client
         stream = client.responses.create(model=model, input="x", background=True, stream=True)
         events = list(stream)
-        id = events[0].response.id  # type: ignore[union-attr]
+        id = events[0].response.id
         return client.responses.retrieve(id), events, list(client.responses.retrieve(id, stream=True))
 
     found, events, again = await asyncio.to_thread(poll)
@@ -146,7 +146,7 @@ async def test_cancelled_twice_and_deleted(stand: Stand, model: str) -> None:
             break
     first = await stand.client.responses.cancel(response.id)
     assert first.status == "cancelled"
-    assert first.output[0].status == "incomplete"  # type: ignore[union-attr]
+    assert first.output[0].status == "incomplete"
     assert await stand.client.responses.cancel(response.id) == first
     assert (await stand.upstream.requests[-1].ended()).client_left
     await stand.client.responses.delete(response.id)
@@ -165,7 +165,7 @@ async def test_a_conversation(stand: Stand, model: str) -> None:
     turns = sent["messages"] if model == "chat" else sent["input"]
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     items = await stand.client.responses.input_items.list(second.id, order="asc")
-    assert [item.role async for item in items] == ["user", "assistant", "user"]  # type: ignore[union-attr]
+    assert [item.role async for item in items] == ["user", "assistant", "user"]
     with pytest.raises(openai.BadRequestError, match="not found"):
         await stand.client.responses.create(model="chat", input="x", previous_response_id="resp_none")
 

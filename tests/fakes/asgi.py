@@ -20,7 +20,9 @@ class Response:
 
     @property
     def error(self) -> dict[str, Any]:
-        return self.json()["error"]
+        found = self.json()["error"]
+        assert isinstance(found, dict)
+        return found
 
 
 class Connection:

@@ -165,8 +165,8 @@ def _output(
     # Only instead of an answer: what is said while thinking is not read as a call.
     follows[ids[call[0]], 0] = _UNASKED
     said = (_DECIDE, *call, _END)
-    for this, following in itertools.pairwise(said):
-        follows[ids[following], states[ids[this]]] = _ALWAYS
+    for this, then in itertools.pairwise(said):
+        follows[ids[then], states[ids[this]]] = _ALWAYS
     return follows
 
 

@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ ONE_PERIOD = 1 + workloads.PERIOD // 16_000
 
 
 def period(stream: Callable[[], bytes]) -> list[bytes]:
-    parts = workloads.reads(stream(), 16_000)[:ONE_PERIOD]
+    parts: list[bytes] = workloads.reads(stream(), 16_000)[:ONE_PERIOD]
     assert b"".join(parts).startswith(stream()[: workloads.PERIOD])
     return parts[:20]
 
@@ -80,7 +81,7 @@ def test_both_pipelines_show_as_much_as_whoever_makes_each_chunk_anew() -> None:
 
 
 def test_a_table_has_a_column_for_each_size_of_reads() -> None:
-    found = [
+    found: list[tuple[str, Mapping[str, Any], float]] = [
         ("split", {"reader": "ours", "reads": "16 KiB", "bytes": 2_000_000_000}, 1.0),
         ("split", {"reader": "ours", "reads": "64 KiB", "bytes": 2_000_000_000}, 0.5),
         ("split", {"reader": "theirs", "reads": "16 KiB", "bytes": 2_000_000_000}, 10.0),

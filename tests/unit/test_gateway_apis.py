@@ -50,7 +50,7 @@ async def test_a_response_gets_an_id_of_its_own(start_gateway: Start) -> None:
     await gateway.request("POST", CHAT, json_body={"model": "chat"})
     first, second, chat = (exchange.forwarded.get("response_id") for exchange in gateway.front.exchanges)
     assert first != second
-    assert re.fullmatch("resp_[0-9a-f]{32}", first)
+    assert re.fullmatch("resp_[0-9a-f]{32}", str(first))
     assert chat is None
 
 

@@ -1,6 +1,7 @@
 """`UsageMeter` and `Pipeline`, on the usage of every dialect."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -64,7 +65,9 @@ def test_counts_that_were_not_reported_are_none() -> None:
     usage = meter.usage
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (3, 0, 3)
-    assert usage.cached_input_tokens is usage.reasoning_tokens is usage.cache_write_1h_tokens is None
+    assert usage.cached_input_tokens is None
+    assert usage.reasoning_tokens is None
+    assert usage.cache_write_1h_tokens is None
     assert usage.upstream_cost == "0.10"
     assert repr(usage) == "Usage(input_tokens=3, output_tokens=0, total_tokens=3)"
 
@@ -125,7 +128,8 @@ def test_a_pipeline_hands_out_what_came_before_its_error() -> None:
     pipeline = Pipeline()
     body = USED + b"data: " + b"x" * (17 << 20)
     assert pipeline.feed(body) == USED
-    for call in (lambda: pipeline.feed(USED), pipeline.finish):
+    calls: list[Callable[[], bytes]] = [lambda: pipeline.feed(USED), pipeline.finish]
+    for call in calls:
         with pytest.raises(EventTooLarge) as raised:
             call()
         assert raised.value.offset == len(USED) + (16 << 20)
@@ -180,8 +184,8 @@ def test_a_reply_that_broke_off_is_truncated() -> None:
 def test_a_pipeline_makes_a_stream_of_a_completion_and_back() -> None:
     message = {"role": "assistant", "content": "Hello"}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    used = {"prompt_tokens": 2, "completion_tokens": 1}
-    completion = {"object": "chat.completion", "choices": [choice], "usage": used}
+    used: dict[str, Any] = {"prompt_tokens": 2, "completion_tokens": 1}
+    completion: dict[str, Any] = {"object": "chat.completion", "choices": [choice], "usage": used}
     unfolding = Pipeline(streams=True, price=b'"cost":1')
     stream = unfolding.feed(json.dumps(completion).encode()) + unfolding.finish()
     assert stream.endswith(b"data: [DONE]\n\n")

@@ -32,7 +32,7 @@ NAMES = {
 
 
 def usage(**counts: int) -> UsageLike:
-    return SimpleNamespace(**(dict.fromkeys(NAMES) | counts))  # type: ignore[return-value]
+    return SimpleNamespace(**(dict.fromkeys(NAMES) | counts))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ class Info:
         self.prices: Any = list(prices)
 
     def get_prices(self, now: datetime) -> ModelPrice:
-        active = [
+        active: list[ModelPrice] = [
             item.prices for item in self.prices if item.constraint is None or item.constraint.active(now)
         ]
         return active[-1]

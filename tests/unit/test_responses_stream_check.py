@@ -197,12 +197,13 @@ def test_broken_framing_is_found(events: Events, spoil: Callable[[bytes], bytes]
 
 async def test_objects_are_checked_by_their_name(upstream: ScriptedUpstream) -> None:
     address = (upstream.host, upstream.port)
-    for path, members in {
+    asked: dict[str, dict[str, Any]] = {
         "/v1/responses": {"input": "hi"},
         "/v1/chat/completions": {},
         "/v1/completions": {"prompt": "hi"},
         "/v1/embeddings": {"input": "hi"},
-    }.items():
+    }
+    for path, members in asked.items():
         reply = await ask(address, {}, path, stream=False, **members)
         validate(reply.json())
     chat: dict[str, Any] = (await ask(address, {}, "/v1/chat/completions", stream=False)).json()

@@ -51,7 +51,7 @@ def test_which_is_the_last_is_of_the_order_not_of_the_configuration() -> None:
 
 
 def test_a_fault_of_the_request_itself_ends_it() -> None:
-    assert steps(Ordered(), REFUSED)[1] == NoRoute(REFUSED)
+    assert steps(Ordered(), REFUSED)[1] == NoRoute(REFUSED)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_fault_of_the_request_itself_ends_it() -> None:
     ],
 )
 def test_an_upstream_that_was_asked_has_more_to_say(faults: tuple[FakeFault, ...], told: FakeFault) -> None:
-    assert steps(Ordered(), *faults)[-1] == NoRoute(told)
+    assert steps(Ordered(), *faults)[-1] == NoRoute(told)  # type: ignore[arg-type]
 
 
 def test_a_policy_without_routes_leaves_nothing_to_say() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.config import Config, load_data
+from sluicegate.config import Config, load_change, load_data
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import create_app
 from sluicegate.routing import ModelTable
@@ -128,7 +128,7 @@ def test_what_is_written_while_it_is_read_does_not_count(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that changes between a look and the end of the reading is read once more."""
-    load = reload.load_change
+    load = load_change
 
     def slowly(path: Path, running: Config) -> Config:
         config = load(path, running)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from sluicegate.server import signals as hearing
 from sluicegate.server.signals import STOP_SIGNALS, Signals
 
 
@@ -54,7 +53,7 @@ async def test_a_later_signal_ends_at_once_and_an_echo_does_not(
     monkeypatch: pytest.MonkeyPatch, heard: Heard, after: float, forced: bool
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(hearing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sluicegate.server.signals.time.monotonic", lambda: now[0])
     heard.signals.attach(asyncio.get_running_loop(), heard.stop, heard.reload)
     heard.signals.stop_came(signal.SIGTERM)
     now[0] += after

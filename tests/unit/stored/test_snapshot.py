@@ -15,7 +15,7 @@ PART = {**PLACE, "content_index": 0}
 
 def text_item(kind: str, item: dict[str, Any], part: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     whole = {**part, "text": "ab"}
-    said = {"logprobs": []} if kind == "output_text" else {}
+    said: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
     return [
         ("response.output_item.added", {"output_index": 0, "item": {"id": "i_0", **item, "content": []}}),
         ("response.content_part.added", {**PART, "part": {**part, "text": ""}}),
