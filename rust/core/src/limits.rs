@@ -21,7 +21,7 @@ pub const MAX_DEPTH: usize = 256;
 /// Some upstreams send a blank line every few seconds for minutes before a JSON reply (`langchaingo#942`), which stays far below this.
 pub const MAX_UNDECIDED: usize = 64 << 10;
 
-/// Items of one response, and their parts, 2,048.
+/// Items of one response's output that are told apart, 2,048; and, all of its items together, their parts and annotations.
 ///
 /// Each event looks for its item among all of them. A response of hours of research has a few hundred, most of them calls of hosted tools.
 pub const MAX_ITEMS: usize = 2048;
@@ -35,6 +35,16 @@ pub const MAX_REPEATED: usize = 512;
 
 /// Characters that are quoted of a body that is no reply of the API, 200: a title and a heading, enough to see what answered.
 pub const MAX_QUOTE: usize = 200;
+
+/// The highest place of an item among those of a response, and of a part among those of an item, 10,000: an upstream may leave places out.
+pub const MAX_INDEX: u64 = 10_000;
+
+/// Items in the input of a request that are listed and found by their ids, 10,000: a client that sends its whole conversation with each
+/// turn has some thousand.
+pub const MAX_INPUT_ITEMS: usize = 10_000;
+
+/// Bytes of an id that is kept for finding what has it, 512. Ids of OpenAI's have some 60.
+pub const MAX_ID: usize = 512;
 
 /// The bounds that apply to one request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

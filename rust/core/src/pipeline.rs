@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::responses::echo::{Asked, Echo};
-use crate::responses::forwarded::Forwarded;
+use crate::responses::fold::Fold;
 use crate::usage::{Dialect, Usage};
 
 use conversion::{Folding, Unfolding};
@@ -369,7 +369,7 @@ impl Pipeline {
             && facts.error.is_some()
             && facts.finish_reason.is_none()
             && !facts.done
-            && stream.forwarded().is_some_and(Forwarded::is_named)
+            && stream.forwarded().is_some_and(Fold::is_named)
         {
             out.push(failure::response(None, self.known(Some(stream))).into());
             self.body = Body::Ended(None);

@@ -110,7 +110,8 @@ fn events_of_many_items_are_forwarded() {
     let (out, result) = reply(plan(Api::Responses, Api::Responses), &body);
     assert_eq!(result, Ok(()));
     assert!(out.starts_with(body.as_bytes()));
-    assert!(out.len() < body.len() + 1000, "{}", out.len() - body.len());
+    // What is known to be open is closed: no more than the bound, and than came.
+    assert!(out.len() < 2 * body.len(), "{}", out.len() - body.len());
 }
 
 #[test]

@@ -15,7 +15,8 @@ mod properties;
 type Check = fn(&[u8]);
 
 /// Each target with its property.
-const TARGETS: [(&str, Check); 10] = [
+const TARGETS: [(&str, Check); 11] = [
+    ("any_response_has_an_end", properties::response::check),
     ("cost_is_all_that_is_added", properties::cost::check),
     (
         "documents_any_cut_is_identity",

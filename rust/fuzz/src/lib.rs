@@ -9,6 +9,7 @@ pub mod fold;
 pub mod head;
 pub mod reply;
 pub mod request;
+pub mod response;
 pub mod scan;
 pub mod split;
 

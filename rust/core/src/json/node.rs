@@ -1,6 +1,7 @@
 //! A value in a text that is known to be JSON: what is in it, found when it is asked for.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::scan::{Elements, Kind, MAX_DEPTH, Member, Members, Value};
 use super::string;
@@ -55,6 +56,12 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.value.bytes(self.text)
+    }
+
+    /// Where it lies in its text.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.value.range()
     }
 
     /// A string's content between the quotes, escapes untouched. None for anything else.

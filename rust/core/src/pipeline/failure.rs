@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::json::string;
 use crate::output::{self, Ending, Writer as _};
 use crate::responses::echo::{Asked, Echo};
-use crate::responses::forwarded::Forwarded;
+use crate::responses::fold::Fold;
 use crate::responses::writing::ResponsesWriter;
 
 use super::{Api, StreamError};
@@ -24,7 +24,7 @@ pub(super) struct Failure<'a> {
 /// What is known of a response that fails.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    pub(super) forwarded: Option<&'a Forwarded>,
+    pub(super) forwarded: Option<&'a Fold>,
     /// The last `sequence_number`.
     pub(super) sequence: Option<u64>,
     /// What the upstream has said of its failure, in an event of its own.

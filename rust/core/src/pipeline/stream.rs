@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
-use crate::responses::forwarded::{Forwarded, Told};
+use crate::responses::fold::{Fold, Told};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -26,12 +26,12 @@ pub(super) struct Stream {
     /// The last event that came was left out.
     left_out: bool,
     /// What it takes to end a response.
-    forwarded: Option<Box<Forwarded>>,
+    forwarded: Option<Box<Fold>>,
 }
 
 impl Stream {
     pub(super) fn new(api: Api, limits: &Limits) -> Self {
-        let forwarded = || Box::new(Forwarded::new(limits.max_document, limits.max_depth));
+        let forwarded = || Box::new(Fold::new(limits));
         Stream {
             splitter: Splitter::new(limits),
             batch: Batch::default(),
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     /// What is known of the response that it is.
-    pub(super) fn forwarded(&self) -> Option<&Forwarded> {
+    pub(super) fn forwarded(&self) -> Option<&Fold> {
         self.forwarded.as_deref()
     }
 

@@ -2,17 +2,24 @@
 //!
 //! * [`request`]: requests, and what becomes of them for an upstream that speaks Chat Completions.
 //! * [`echo`]: what a response says of the request that it answers.
-//! * [`forwarded`]: a response whose events go on as they come, and its end where the upstream gives it none.
+//! * [`fold`]: a response whose events are known, and what it looks like so far.
+//! * [`closing`]: its end, where its upstream gives it none.
+//! * [`numbering`]: a reply's bytes → the events of it that are kept.
+//! * [`unfolding`]: a response that came whole → its events.
 //! * [`reading`]: a response, streamed or whole → pieces of output.
 //! * [`writing`]: pieces of output → the events of a response, or the response alone.
 
 mod chat_members;
+pub mod closing;
 mod custom_input;
 pub mod echo;
-pub mod forwarded;
+pub mod fold;
+mod members;
+pub mod numbering;
 pub mod reading;
 pub mod request;
 mod text;
+pub mod unfolding;
 mod usage_object;
 mod vocabulary;
 pub mod writing;

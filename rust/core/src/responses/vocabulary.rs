@@ -27,6 +27,11 @@ impl Journal {
         }
     }
 
+    /// The number of the next event.
+    pub(super) fn following(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn is_shown(&self) -> bool {
         self.shown
     }

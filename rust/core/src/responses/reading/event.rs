@@ -1,8 +1,10 @@
 //! What an event says, and which text it is about.
 
 use crate::json::node::Node;
-use crate::json::scan::{Fault, Members};
+use crate::json::scan::{Fault, Kind, Members, Value};
 use crate::json::string;
+
+use crate::limits::MAX_INDEX;
 
 use super::items::{Name, Sort};
 
@@ -22,6 +24,10 @@ pub(in crate::responses) struct Event<'a> {
     pub(in crate::responses) part: Option<Node<'a>>,
     pub(in crate::responses) annotation: Option<Node<'a>>,
     pub(in crate::responses) response: Option<Node<'a>>,
+    /// `sequence_number`.
+    pub(in crate::responses) number: Option<Value>,
+    /// A member that has a type or a value that it cannot have.
+    pub(in crate::responses) misfit: Option<&'static str>,
 }
 
 impl<'a> Event<'a> {
@@ -33,20 +39,42 @@ impl<'a> Event<'a> {
             match &*string::plain(member.raw_key(text)) {
                 b"type" => event.kind = value.spelled().unwrap_or_default(),
                 b"item_id" => event.item_id = value.spelled().unwrap_or_default(),
-                b"output_index" => event.output_index = value.as_u64(),
-                b"content_index" => event.content_index = value.as_u64(),
-                b"summary_index" => event.summary_index = value.as_u64(),
+                b"sequence_number" => event.number = Some(member.value),
+                b"output_index" => event.output_index = event.index("output_index", value),
+                b"content_index" => event.content_index = event.index("content_index", value),
+                b"summary_index" => event.summary_index = event.index("summary_index", value),
                 b"delta" => event.delta = Some(value),
                 b"text" | b"refusal" | b"arguments" | b"input" => event.whole = Some(value),
                 b"logprobs" => event.logprobs = Some(value),
-                b"item" => event.item = Some(value),
-                b"part" => event.part = Some(value),
-                b"annotation" => event.annotation = Some(value),
-                b"response" => event.response = Some(value),
+                b"item" => event.item = event.object("item", value),
+                b"part" => event.part = event.object("part", value),
+                b"annotation" => event.annotation = event.object("annotation", value),
+                b"response" => event.response = event.object("response", value),
                 _ => {}
             }
         }
         Ok(event)
+    }
+
+    /// A place among items or parts. One that is no number, or that nothing can have, is a misfit; a negative one is as none, since
+    /// there are servers that count from -1.
+    fn index(&mut self, name: &'static str, value: Node<'a>) -> Option<u64> {
+        let index = value.as_u64();
+        let is_negative = value.kind() == Kind::Number && value.bytes().starts_with(b"-");
+        if value.kind() != Kind::Null && !is_negative && index.is_none_or(|index| index > MAX_INDEX)
+        {
+            self.misfit = Some(name);
+        }
+        index
+    }
+
+    fn object(&mut self, name: &'static str, value: Node<'a>) -> Option<Node<'a>> {
+        match value.kind() {
+            Kind::Object => return Some(value),
+            Kind::Null => {}
+            _ => self.misfit = Some(name),
+        }
+        None
     }
 
     pub(super) fn name(&self) -> Name<'a> {

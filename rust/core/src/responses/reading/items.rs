@@ -46,7 +46,7 @@ impl Class {
 }
 
 /// One of an item's texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::responses) enum Sort {
     Text,
     Refusal,
