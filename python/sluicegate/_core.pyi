@@ -380,6 +380,12 @@ class Arrived:
     """The client's own bound."""
     user: Final[str | None]
     """The end user that the client names; bounded."""
+    affinity: Final[int | None]
+    """64 bits, the same for all turns of a conversation; None unless `Front.facts` asks for it, or where the
+    request belongs to none.
+    """
+    headers: Final[dict[str, str]]
+    """Those that `Front.facts` names and the request has, names in lower case, values read as ISO 8859-1."""
     request: Final[Request | ResponsesRequest | None]
     """None where it cannot be read; `error` says why."""
     error: Final[ParseError | None]
@@ -399,6 +405,8 @@ class Arrived:
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
         """
+    def affinity_of(self, request: ResponsesRequest) -> int | None:
+        """`affinity`, with `request` in place of the client's: with the conversation in front."""
     def reply(self, status: int, headers: _Headers, body: bytes) -> bool:
         """Answer with this. `x-request-id` and the length are added."""
 
@@ -553,6 +561,12 @@ class Front:
     ) -> None:
         """SHA-256 of the keys that may call; None: anyone. A request without a key is answered with `missing`
         at its head, one with another key with `unknown`. In one step; any thread, any time.
+        """
+    def facts(self, *, headers: list[str], affinity: bool, affinity_header: str | None) -> None:
+        """What `Arrived` shows from now on: these headers, none of more than 1 KiB, and the conversation, by
+        the value of `affinity_header`, by `prompt_cache_key`, or by its beginning. Any thread, any time.
+
+        Raises `ValueError` for what is no header's name.
         """
     def listen(
         self,

@@ -115,6 +115,8 @@ class Arrived:
         self.size = len(exchange.body)
         self.max_output_tokens = None
         self.user = None
+        self.affinity: int | None = None
+        self.headers: dict[str, str] = {}
         self.request: Any = None
         self.error: ParseError | None = None
         try:
@@ -130,6 +132,9 @@ class Arrived:
 
     def reply(self, status: int, headers: Headers, body: bytes) -> bool:
         return self._exchange.answered(status, headers, body)
+
+    def affinity_of(self, request: Any) -> int | None:
+        return self.affinity
 
 
 class Failed:
@@ -398,6 +403,7 @@ class FakeFront:
         self.decisions = FakeDecisions()
         self.exchanges: list[FakeExchange] = []
         self.told_callers: list[tuple[list[bytes] | None, Whole, Whole]] = []
+        self.told_facts: list[dict[str, Any]] = []
         self.drained = False
         self.closed = threading.Event()
         self.started = 0
@@ -416,6 +422,9 @@ class FakeFront:
 
     def callers(self, digests: list[bytes] | None, missing: Whole, unknown: Whole) -> None:
         self.told_callers.append((digests, missing, unknown))
+
+    def facts(self, **wanted: Any) -> None:
+        self.told_facts.append(wanted)
 
     def submit(
         self, endpoint: str, headers: Headers, body: bytes, request_id: str, *, tag: int | None = None

@@ -208,7 +208,7 @@ async def test_it_is_decided_where_it_was_asked_to_be(served: Harness) -> None:
     names: list[str] = []
 
     class Watching:
-        def order(self, model: Any) -> Any:
+        def order(self, model: Any, facts: Any) -> Any:
             names.append(threading.current_thread().name)
             return model.routes
 

@@ -12,7 +12,7 @@ from fakes.asgi import Connection
 from fakes.front import Ended, FakeExchange, FakeFault, FakeOutcome, unforwarded
 from fakes.gateway import CHAT, KEY, Start
 from sluicegate.gateway.asgi import Message
-from sluicegate.routing import Model
+from sluicegate.routing import Facts, Model
 
 
 async def test_the_next_route_is_tried_and_the_failed_one_is_counted(start_gateway: Start) -> None:
@@ -219,7 +219,7 @@ class Backwards:
     def __init__(self) -> None:
         self.outcomes: list[tuple[str, Any]] = []
 
-    def order(self, model: Model) -> list[Any]:
+    def order(self, model: Model, facts: Facts) -> list[Any]:
         return list(reversed(model.routes))
 
     def ended(self, model: Model, outcome: Any) -> None:
@@ -245,10 +245,10 @@ async def test_a_policy_of_ones_own_gives_the_order_and_hears_of_the_end(start_g
 
 async def test_a_policy_that_breaks_ends_its_request_only(start_gateway: Start) -> None:
     class Broken(Backwards):
-        def order(self, model: Model) -> list[Any]:
+        def order(self, model: Model, facts: Facts) -> list[Any]:
             if model.name == "org/large":
                 raise ZeroDivisionError("secret")
-            return super().order(model)
+            return super().order(model, facts)
 
         def ended(self, model: Model, outcome: Any) -> None:
             raise ZeroDivisionError("secret")
@@ -267,7 +267,7 @@ async def test_a_policy_that_breaks_ends_its_request_only(start_gateway: Start) 
 
 async def test_a_policy_without_a_route_is_an_error_of_ours(start_gateway: Start) -> None:
     class Nothing(Backwards):
-        def order(self, model: Model) -> list[Any]:
+        def order(self, model: Model, facts: Facts) -> list[Any]:
             return []
 
     gateway = start_gateway(policy=Nothing())

@@ -41,7 +41,7 @@ class OwnPrices:
 class BreakingPolicy:
     """Has no order for one model, and does not want to hear of the end of another."""
 
-    def order(self, model: Any) -> Any:
+    def order(self, model: Any, facts: Any) -> Any:
         if model.name == "broken":
             raise ZeroDivisionError
         return model.routes

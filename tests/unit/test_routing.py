@@ -20,6 +20,9 @@ CONFIG: dict[str, Any] = {
     },
 }
 
+FACTS: Any = None
+"""Of no interest to the policy here."""
+
 
 def test_routes_are_in_the_order_of_the_configuration() -> None:
     table = ModelTable(load_data(CONFIG))
@@ -27,7 +30,7 @@ def test_routes_are_in_the_order_of_the_configuration() -> None:
     assert len(table) == 2
     pair = table.get("pair")
     assert pair is not None
-    assert [(route.upstream.name, route.model) for route in Ordered().order(pair)] == [
+    assert [(route.upstream.name, route.model) for route in Ordered().order(pair, FACTS)] == [
         ("local", "a"), ("spare", "b"),
     ]  # fmt: skip
 

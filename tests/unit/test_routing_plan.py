@@ -6,7 +6,7 @@ import pytest
 
 from fakes.front import FakeFault, FakeOutcome
 from sluicegate.config import load_data
-from sluicegate.routing import Attempt, Model, ModelTable, NoRoute, Ordered, Plan
+from sluicegate.routing import Attempt, Facts, Model, ModelTable, NoRoute, Ordered, Plan
 
 TABLE = ModelTable(
     load_data(
@@ -19,6 +19,8 @@ TABLE = ModelTable(
 BEYOND = FakeFault("untranslatable")
 BUSY = FakeFault("status", status=503)
 REFUSED = FakeFault("status", status=400)
+FACTS: Any = None
+"""Of no interest to the policies here."""
 
 
 def model() -> Model:
@@ -28,7 +30,7 @@ def model() -> Model:
 
 
 def steps(policy: Any, *faults: FakeFault) -> list[Any]:
-    plan = Plan(policy, model())
+    plan = Plan(policy, model(), FACTS)
     return [plan.next(), *(plan.next(fault) for fault in faults)]  # type: ignore[arg-type]
 
 
@@ -42,7 +44,7 @@ def test_attempts_follow_the_order_and_only_the_last_is_the_last() -> None:
 
 def test_which_is_the_last_is_of_the_order_not_of_the_configuration() -> None:
     class OnlyTheFirst(Ordered):
-        def order(self, model: Model) -> Any:
+        def order(self, model: Model, facts: Facts) -> Any:
             return model.routes[:1]
 
     [attempt] = steps(OnlyTheFirst())
@@ -69,7 +71,7 @@ def test_an_upstream_that_was_asked_has_more_to_say(faults: tuple[FakeFault, ...
 
 def test_a_policy_without_routes_leaves_nothing_to_say() -> None:
     class Nothing(Ordered):
-        def order(self, model: Model) -> Any:
+        def order(self, model: Model, facts: Facts) -> Any:
             return ()
 
     assert steps(Nothing()) == [NoRoute(None)]
@@ -79,14 +81,14 @@ def test_the_policy_is_asked_once_and_hears_of_the_end() -> None:
     heard: list[Any] = []
 
     class Listening(Ordered):
-        def order(self, model: Model) -> Any:
+        def order(self, model: Model, facts: Facts) -> Any:
             heard.append("order")
             return model.routes
 
         def ended(self, model: Model, outcome: Any) -> None:
             heard.append((model.name, outcome))
 
-    plan, outcome = Plan(Listening(), model()), FakeOutcome()
+    plan, outcome = Plan(Listening(), model(), FACTS), FakeOutcome()
     plan.next()
     plan.next(BUSY)  # type: ignore[arg-type]
     plan.ended(outcome)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from sluicegate.config.model import (
     UpstreamConfig,
 )
 from sluicegate.config.prices import PriceConfig, TierConfig
+from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section
 from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig
@@ -37,6 +38,7 @@ __all__ = [
     "PriceConfig",
     "Report",
     "RouteConfig",
+    "RoutingConfig",
     "Section",
     "ServerConfig",
     "Setting",

@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema
 
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
+from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.values import (
@@ -412,6 +413,9 @@ class Config(Section):
     )
     upstreams: Mapping[UpstreamName, UpstreamConfig] = Field(description="The inference servers, by name.")
     models: Mapping[ModelName, ModelConfig] = Field(description="The models that clients ask for, by name.")
+    routing: RoutingConfig = Field(
+        default=RoutingConfig(), description="What routing policies see of a request."
+    )
     prices: Mapping[ModelName, PriceConfig] = Field(
         default={}, description="Prices by the model's public name, or by the upstream's name of it."
     )

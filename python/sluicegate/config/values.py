@@ -146,10 +146,16 @@ def _headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return headers
 
 
+def header_name(name: str) -> str:
+    """`name`, where it can be a header's."""
+    if not _HEADER_NAME.fullmatch(name):
+        raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
+    return name
+
+
 def _header_names(names: tuple[str, ...], never: frozenset[str]) -> tuple[str, ...]:
     for name in names:
-        if not _HEADER_NAME.fullmatch(name):
-            raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
+        header_name(name)
         if name.lower() in never:
             raise fault("header", f"{name} is made anew by the gateway", "take it out")
     return names

@@ -157,7 +157,7 @@ class Gateway:
         self._loop_side.start()
         decisions, front = state.start_engines(state.config)
         try:
-            _tell_callers(front, state.serving.admission)
+            _tell(front, state.serving)
             deciding: Deciding = (
                 DecidingThread(self._decider, decisions, self._died)
                 if deciding_thread
@@ -201,7 +201,7 @@ class Gateway:
             config.model_copy(update=kept), self._own_prices, state.notices, before=state.models
         )
         if state.front is not None:
-            _tell_callers(state.front, serving.admission)
+            _tell(state.front, serving)
         state.serving = serving
         state.responses.serve((model.name for model in serving.models), serving.admission.owners)
 
@@ -322,8 +322,14 @@ def _serving(
     return Serving(config, Admission(Keyring(config.keys), table), table, prices)
 
 
-def _tell_callers(front: Front, admission: Admission) -> None:
-    front.callers(admission.digests, _whole(errors.refused(MISSING_KEY)), _whole(errors.refused(UNKNOWN_KEY)))
+def _tell(front: Front, serving: Serving) -> None:
+    """Tell the engines who may call, and what policies want to know."""
+    missing, unknown = _whole(errors.refused(MISSING_KEY)), _whole(errors.refused(UNKNOWN_KEY))
+    front.callers(serving.admission.digests, missing, unknown)
+    routing = serving.config.routing
+    front.facts(
+        headers=[*routing.headers], affinity=routing.affinity, affinity_header=routing.affinity_header
+    )
 
 
 def _whole(reply: ErrorReply) -> tuple[int, list[tuple[bytes, bytes]], bytes]:

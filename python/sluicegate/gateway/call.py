@@ -24,6 +24,27 @@ class Run:
         """Why the store did not wait for its end. Set before the exchange is left."""
 
 
+class Continued:
+    """The facts of a request that another one, with the conversation in front, has taken the place of."""
+
+    __slots__ = ("_arrived", "_request")
+
+    def __init__(self, arrived: Arrived, request: ResponsesRequest) -> None:
+        self._arrived = arrived
+        self._request = request
+
+    endpoint = property(lambda self: self._arrived.endpoint)
+    stream = property(lambda self: self._arrived.stream)
+    size = property(lambda self: self._request.size)
+    max_output_tokens = property(lambda self: self._arrived.max_output_tokens)
+    user = property(lambda self: self._arrived.user)
+    headers = property(lambda self: self._arrived.headers)
+
+    @property
+    def affinity(self) -> int | None:
+        return self._arrived.affinity_of(self._request)
+
+
 class Call:
     """Everything that is known of a request by now."""
 

@@ -10,7 +10,7 @@ from sluicegate._core import Arrived, Died, Ended, Failed, Fault, PriceAsked, Re
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
-from sluicegate.gateway.call import Call, Run
+from sluicegate.gateway.call import Call, Continued, Run
 from sluicegate.gateway.errors import ErrorReply
 from sluicegate.gateway.recording import record_of, undecided_record
 from sluicegate.gateway.state import State
@@ -152,7 +152,9 @@ class Decider:
         if arrived is None or model is None:
             return
         state = self._state
-        plan = call.plan = Plan(state.policy, model)
+        # A conversation's later turns are known by its first, which `request` has in front.
+        facts = arrived if request is None else Continued(arrived, request)
+        plan = call.plan = Plan(state.policy, model, facts)
         step = plan.next()
         if isinstance(step, NoRoute):
             self._refuse(call, self._told(call, step.fault))

@@ -3,12 +3,13 @@
 from sluicegate.routing.model import Model
 from sluicegate.routing.ordered import Ordered
 from sluicegate.routing.plan import Attempt, NoRoute, Plan
-from sluicegate.routing.policy import Policy
+from sluicegate.routing.policy import Facts, Policy
 from sluicegate.routing.retry import may_succeed_elsewhere
 from sluicegate.routing.table import ModelTable
 
 __all__ = [
     "Attempt",
+    "Facts",
     "Model",
     "ModelTable",
     "NoRoute",

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from sluicegate._core import Outcome, Route
 from sluicegate.routing.model import Model
+from sluicegate.routing.policy import Facts
 
 
 class Ordered:
     """The policy of a gateway without another one. It learns nothing from what has been."""
 
-    def order(self, model: Model) -> Sequence[Route]:
+    def order(self, model: Model, facts: Facts) -> Sequence[Route]:
         return model.routes
 
     def ended(self, model: Model, outcome: Outcome) -> None:

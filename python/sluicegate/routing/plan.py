@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sluicegate._core import Fault, Outcome, Route
 from sluicegate.routing.model import Model
-from sluicegate.routing.policy import Policy
+from sluicegate.routing.policy import Facts, Policy
 from sluicegate.routing.retry import may_succeed_elsewhere
 
 
@@ -31,10 +31,10 @@ class Plan:
 
     __slots__ = ("_asked", "_model", "_next", "_policy", "_routes")
 
-    def __init__(self, policy: Policy, model: Model) -> None:
+    def __init__(self, policy: Policy, model: Model, facts: Facts) -> None:
         self._policy = policy
         self._model = model
-        self._routes: Sequence[Route] = policy.order(model)
+        self._routes: Sequence[Route] = policy.order(model, facts)
         self._next = 0
         self._asked: Fault | None = None
 

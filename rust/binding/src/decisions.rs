@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use sluicegate_core::cost::Members;
 use sluicegate_core::request::Request;
-use sluicegate_front::AskedRequest;
 use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked,
 };
+use sluicegate_front::{AskedRequest, Facts};
 use sluicegate_relay::{Attempt, ErrorReply, Next, Pricing};
 use tokio::sync::oneshot;
 
@@ -72,8 +72,8 @@ fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Py<PyAny>> {
             Py::new(py, PyRequest { inner })?.into_any()
         }
         AskedRequest::Responses(request) => {
-            let inner = Arc::clone(request);
-            Py::new(py, PyResponsesRequest { inner })?.into_any()
+            let request = PyResponsesRequest::new(Arc::clone(request));
+            Py::new(py, request)?.into_any()
         }
     })
 }
@@ -83,6 +83,7 @@ pub(crate) struct PyArrived {
     about: Arc<sluicegate_front::decisions::About>,
     size: usize,
     request: Result<AskedRequest, sluicegate_core::error::Error>,
+    facts: Facts,
     answer: Answer<Decision>,
 }
 
@@ -140,6 +141,22 @@ impl PyArrived {
     }
 
     #[getter]
+    fn affinity(&self) -> Option<u64> {
+        self.facts.affinity
+    }
+
+    #[getter]
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let headers = PyDict::new(py);
+        for (name, value) in &self.facts.headers {
+            // ISO 8859-1, in which any bytes are text.
+            let value: String = value.as_bytes().iter().copied().map(char::from).collect();
+            headers.set_item(name.as_str(), value)?;
+        }
+        Ok(headers)
+    }
+
+    #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let request = self.request.as_ref().ok();
         request.map(|request| py_request(py, request)).transpose()
@@ -154,6 +171,14 @@ impl PyArrived {
                 .into_bound(py)
                 .into_any(),
         )
+    }
+
+    fn affinity_of(&self, request: &PyResponsesRequest) -> Option<u64> {
+        if self.facts.by_body {
+            request.affinity()
+        } else {
+            self.facts.affinity
+        }
     }
 
     #[pyo3(signature = (route, *, pricing, last, after=0.0, request=None, response_id=None, keep=None))]
@@ -300,6 +325,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             about,
             size,
             request,
+            facts,
             answer,
         }) => {
             let answer = Answer::new(answer);
@@ -307,6 +333,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
                 about,
                 size,
                 request,
+                facts,
                 answer,
             };
             Py::new(py, arrived)?.into_any()

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::task::Context;
 
 use bytes::Bytes;
+use http::HeaderName;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_front::{
     Bounds, Callers, Digest, Endpoint, Front, Limits, Readiness, Ready, Submission, TlsFiles,
-    server_config,
+    Wanted, server_config,
 };
 use sluicegate_relay::{DrainLimits, Reply};
 
@@ -211,6 +212,26 @@ impl PyFront {
             digests: digests.transpose()?,
             missing: error_reply(missing.0, missing.1, &missing.2),
             unknown: error_reply(unknown.0, unknown.1, &unknown.2),
+        });
+        Ok(())
+    }
+
+    #[pyo3(signature = (*, headers, affinity, affinity_header))]
+    #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
+    fn facts(
+        &self,
+        headers: Vec<String>,
+        affinity: bool,
+        affinity_header: Option<String>,
+    ) -> PyResult<()> {
+        let name = |name: &String| {
+            HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| PyValueError::new_err(format!("'{name}' is no header's name")))
+        };
+        self.inner.set_wanted(Wanted {
+            headers: headers.iter().map(name).collect::<PyResult<_>>()?,
+            affinity,
+            affinity_header: affinity_header.as_ref().map(name).transpose()?,
         });
         Ok(())
     }

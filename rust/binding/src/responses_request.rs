@@ -1,6 +1,6 @@
 //! `ResponsesRequest`: a client's request for a response, read once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use pyo3::prelude::*;
@@ -14,19 +14,39 @@ use crate::errors;
 #[pyclass(name = "ResponsesRequest", module = "sluicegate._core", frozen)]
 pub(crate) struct PyResponsesRequest {
     pub(crate) inner: Arc<ResponsesRequest>,
+    affinity: OnceLock<Option<u64>>,
+}
+
+impl PyResponsesRequest {
+    pub(crate) fn new(inner: Arc<ResponsesRequest>) -> Self {
+        Self {
+            inner,
+            affinity: OnceLock::new(),
+        }
+    }
+
+    /// Looked for now, since whoever asks for it later must not wait.
+    fn with_affinity(inner: ResponsesRequest) -> Self {
+        let affinity = inner.affinity().into();
+        let inner = Arc::new(inner);
+        Self { inner, affinity }
+    }
+
+    pub(crate) fn affinity(&self) -> Option<u64> {
+        *self.affinity.get_or_init(|| self.inner.affinity())
+    }
 }
 
 #[pymethods]
 impl PyResponsesRequest {
     #[new]
-    fn new(py: Python<'_>, body: PyBackedBytes) -> PyResult<Self> {
+    fn parse(py: Python<'_>, body: PyBackedBytes) -> PyResult<Self> {
         let body = Bytes::from_owner(body);
-        let inner = py
-            .detach(|| ResponsesRequest::parse(body, &Limits::default()))
-            .map_err(|error| errors::parse_error(py, &error))?;
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let made = py.detach(|| {
+            let made = ResponsesRequest::parse(body, &Limits::default());
+            made.map(Self::with_affinity)
+        });
+        made.map_err(|error| errors::parse_error(py, &error))
     }
 
     #[getter]
@@ -83,11 +103,10 @@ impl PyResponsesRequest {
 
     fn with_input_prefix(&self, py: Python<'_>, items: Vec<PyBackedBytes>) -> PyResult<Self> {
         let items: Vec<Bytes> = items.into_iter().map(Bytes::from_owner).collect();
-        let inner = py
-            .detach(|| self.inner.with_input_prefix(&items, &Limits::default()))
-            .map_err(|error| errors::parse_error(py, &error))?;
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let made = py.detach(|| {
+            let made = self.inner.with_input_prefix(&items, &Limits::default());
+            made.map(Self::with_affinity)
+        });
+        made.map_err(|error| errors::parse_error(py, &error))
     }
 }

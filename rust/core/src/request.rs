@@ -3,6 +3,8 @@
 //! The body is checked in one pass against RFC 8259, without building a tree, and never written anew: an edit puts a few bytes in
 //! place and leaves all others as they came, unknown members and their order included.
 
+pub mod affinity;
+
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind};

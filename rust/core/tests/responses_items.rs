@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::request::affinity::of_key;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 
@@ -107,6 +108,27 @@ fn earlier_items_come_first_and_all_else_stays() {
         chat.body,
         r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"},{"role":"user","content":"?"}]}"#
     );
+}
+
+#[test]
+fn a_continued_conversation_is_known_by_its_first_turn() {
+    let first = parse(r#"{"model":"m","instructions":"Be brief.","input":"Hi \u00e9"}"#);
+    let next = parse(
+        r#"{"model":"m","instructions":"Be brief.","input":"More","previous_response_id":"resp_1"}"#,
+    );
+    assert!(first.affinity().is_some());
+    assert_ne!(next.affinity(), first.affinity());
+    let mut items = first.input_items("7a").unwrap();
+    items.push(Bytes::from_static(
+        br#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes?"}]}"#,
+    ));
+    let continued = next.with_input_prefix(&items, &Limits::default()).unwrap();
+    assert_eq!(continued.affinity(), first.affinity());
+    let keyed = parse(r#"{"model":"m","input":"Hi","prompt_cache_key":"k"}"#);
+    assert_eq!(keyed.affinity(), Some(of_key(b"k")));
+    assert_eq!(parse(r#"{"model":"m"}"#).affinity(), None);
+    let without_a_message = r#"{"input":[{"type":"function_call_output","output":"1"}]}"#;
+    assert_eq!(parse(without_a_message).affinity(), None);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::asked::AskedRequest;
 use crate::bounds::Limits;
 use crate::decisions::{Arrived, Decision, Event, Forward};
 use crate::endpoint::Endpoint;
+use crate::facts::Facts;
 use crate::refusal::Refusal;
 use crate::report::Report;
 
@@ -21,6 +22,7 @@ pub(crate) struct Arrival {
     pub(crate) headers: HeaderMap,
     pub(crate) size: usize,
     pub(crate) request: Result<AskedRequest, Error>,
+    pub(crate) facts: Facts,
     pub(crate) report: Report,
 }
 
@@ -51,6 +53,7 @@ impl Arrival {
             about: Arc::clone(&self.report.about),
             size: self.size,
             request: self.request.clone(),
+            facts: std::mem::take(&mut self.facts),
             answer,
         });
         decisions.push(arrived);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::Request;
@@ -10,6 +11,7 @@ use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_relay::offload::{LARGE, offload};
 
 use crate::endpoint::Endpoint;
+use crate::facts::{Facts, Wanted};
 use crate::refusal::Refusal;
 
 /// A client's request, read once.
@@ -35,6 +37,24 @@ impl AskedRequest {
         })
     }
 
+    /// [`parse`](Self::parse), and the number of the conversation, where the endpoint has any.
+    fn parse_conversation(
+        endpoint: Endpoint,
+        body: Bytes,
+        limits: &Limits,
+    ) -> Result<(Self, Option<u64>), Error> {
+        if endpoint == Endpoint::ChatCompletions {
+            let (request, affinity) = Request::parse_conversation(body, limits)?;
+            return Ok((Self::Plain(Arc::new(request)), affinity));
+        }
+        let request = Self::parse(endpoint, body, limits)?;
+        let affinity = match &request {
+            Self::Responses(request) => request.affinity(),
+            Self::Plain(_) => None,
+        };
+        Ok((request, affinity))
+    }
+
     /// What all requests have in common.
     #[must_use]
     pub fn request(&self) -> &Request {
@@ -50,14 +70,28 @@ impl AskedRequest {
     }
 }
 
-/// [`AskedRequest::parse`], away from the engine where the body is large.
+/// [`AskedRequest::parse`] and what is wanted beside that, away from the engine where the body is large.
 pub(crate) async fn parse(
     endpoint: Endpoint,
+    headers: &HeaderMap,
     body: Bytes,
-    limits: Limits,
-) -> Result<Result<AskedRequest, Error>, Refusal> {
+    wanted: &Wanted,
+) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
+    let mut facts = wanted.of_head(headers);
+    let by_body = facts.by_body;
     let large = body.len() > LARGE;
-    offload(large, move || AskedRequest::parse(endpoint, body, &limits))
-        .await
-        .ok_or(Refusal::Stopping)
+    let parsed = offload(large, move || {
+        let limits = Limits::default();
+        if by_body {
+            AskedRequest::parse_conversation(endpoint, body, &limits)
+        } else {
+            AskedRequest::parse(endpoint, body, &limits).map(|request| (request, None))
+        }
+    });
+    let request = parsed.await.ok_or(Refusal::Stopping)?;
+    let request = request.map(|(request, affinity)| {
+        facts.affinity = facts.affinity.or(affinity);
+        request
+    });
+    Ok((request, facts))
 }

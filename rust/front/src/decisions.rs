@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::asked::AskedRequest;
 use crate::callers::Digest;
 use crate::endpoint::Endpoint;
+use crate::facts::Facts;
 use crate::notice::Notice;
 
 /// What is to be decided, or to be known.
@@ -64,6 +65,8 @@ pub struct Arrived {
     pub size: usize,
     /// The request, or why it cannot be read.
     pub request: Result<AskedRequest, Error>,
+    /// What policies see beside that.
+    pub facts: Facts,
     /// Where the answer goes.
     pub answer: oneshot::Sender<Decision>,
 }

@@ -23,6 +23,7 @@ use crate::carried;
 use crate::clock::Times;
 use crate::decisions::{About, Decisions, Event};
 use crate::endpoint::Endpoint;
+use crate::facts::Wanted;
 use crate::refusal::Refusal;
 use crate::report::{InFlight, Report};
 use crate::state::{Listening, State};
@@ -73,6 +74,11 @@ impl Front {
     /// Who may call from now on.
     pub fn set_callers(&self, callers: Callers) {
         self.state.set_callers(callers);
+    }
+
+    /// What is found out of each request from now on, for policies. At first nothing.
+    pub fn set_wanted(&self, wanted: Wanted) {
+        self.state.set_wanted(wanted);
     }
 
     /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads connections. All that is
@@ -143,18 +149,21 @@ impl Front {
                 }
                 let (endpoint, body) = (submission.endpoint, submission.body);
                 let size = body.len();
-                let limits = sluicegate_core::limits::Limits::default();
-                let request = match asked::parse(endpoint, body, limits).await {
-                    Ok(request) => request,
+                let headers = header_map(submission.headers);
+                let wanted = &state.told().wanted;
+                let parsed = asked::parse(endpoint, &headers, body, wanted).await;
+                let (request, facts) = match parsed {
+                    Ok(parsed) => parsed,
                     Err(refusal) => {
                         return Arranged::Refused(arrival::refuse(report, refusal));
                     }
                 };
                 let arrival = Arrival {
                     endpoint,
-                    headers: header_map(submission.headers),
+                    headers,
                     size,
                     request,
+                    facts,
                     report,
                 };
                 arrival.arrange().await

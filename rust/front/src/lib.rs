@@ -8,7 +8,7 @@
 //! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
 //! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
 //! | `service` | which way a request goes |
-//! | `reading`, `asked`, `arrival`, `report` | a request that goes to an upstream: read, decided, made an exchange, reported |
+//! | `reading`, `asked`, `facts`, `arrival`, `report` | a request that goes to an upstream: read, decided, made an exchange, reported |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
 //! | `application` | everything else: the Unix socket of the Python application |
 //! | `ready`, `notice` | replies without a connection of ours, and how an event loop hears of them |
@@ -30,6 +30,7 @@ mod clock;
 mod connection;
 pub mod decisions;
 mod endpoint;
+mod facts;
 mod front;
 pub mod head;
 mod notice;
@@ -47,6 +48,7 @@ pub use asked::AskedRequest;
 pub use bounds::{Bounds, Limits};
 pub use callers::{Callers, Digest, digest_of};
 pub use endpoint::Endpoint;
+pub use facts::{Facts, Wanted};
 pub use front::{Front, Submission, Submitted};
 pub use ready::{Readiness, Ready};
 pub use tls::{TlsError, TlsFiles, server_config};

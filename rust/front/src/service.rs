@@ -14,7 +14,6 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
-use sluicegate_core::limits::Limits;
 use sluicegate_relay::{Engine, ErrorReply, Head, HeaderList};
 use tokio::time::Instant;
 
@@ -131,9 +130,8 @@ impl Serving {
         let overloaded = entered.is_none();
         let decisions = Arc::clone(&state.decisions);
         let report = Report::new(about, asking.started, decisions, entered);
-        let refused = state
-            .callers()
-            .refuse(authorization.is_some(), key.as_ref());
+        let told = state.told();
+        let refused = told.callers.refuse(authorization.is_some(), key.as_ref());
         if overloaded {
             let reply = arrival::refuse(report, Refusal::Overloaded);
             return self.unread(asking, reply, body);
@@ -156,9 +154,10 @@ impl Serving {
             }
         };
         let size = text.len();
-        let parsed = asked::parse(endpoint, text.clone(), Limits::default()).await;
-        let request = match parsed {
-            Ok(request) => request,
+        let headers = &asking.parts.headers;
+        let parsed = asked::parse(endpoint, headers, text.clone(), &told.wanted).await;
+        let (request, facts) = match parsed {
+            Ok(parsed) => parsed,
             Err(refusal) => return whole(arrival::refuse(report, refusal), asking),
         };
         if request.as_ref().is_ok_and(|request| request.background()) {
@@ -171,6 +170,7 @@ impl Serving {
             headers: std::mem::take(&mut asking.parts.headers),
             size,
             request,
+            facts,
             report,
         };
         match arrival.arrange().await {

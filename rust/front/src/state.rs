@@ -12,6 +12,7 @@ use crate::bounds::{Bounds, Limits};
 use crate::callers::Callers;
 use crate::clock::Times;
 use crate::decisions::Decisions;
+use crate::facts::Wanted;
 use crate::report::InFlight;
 
 /// What all connections share.
@@ -23,7 +24,13 @@ pub(crate) struct State {
     pub(crate) draining: CancellationToken,
     /// The same as a flag: a look at the token takes a lock, which all connections share.
     drained: AtomicBool,
-    callers: RwLock<Arc<Callers>>,
+    told: RwLock<Arc<Told>>,
+}
+
+/// What can be told anew while requests come; together, since each of them looks at both.
+pub(crate) struct Told {
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) wanted: Arc<Wanted>,
 }
 
 impl State {
@@ -36,7 +43,10 @@ impl State {
             connections: AtomicUsize::new(0),
             draining: CancellationToken::new(),
             drained: AtomicBool::new(false),
-            callers: RwLock::new(Arc::new(Callers::nobody())),
+            told: RwLock::new(Arc::new(Told {
+                callers: Arc::new(Callers::nobody()),
+                wanted: Arc::default(),
+            })),
         }
     }
 
@@ -49,14 +59,25 @@ impl State {
         self.draining.cancel();
     }
 
-    pub(crate) fn callers(&self) -> Arc<Callers> {
-        let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&callers)
+    pub(crate) fn told(&self) -> Arc<Told> {
+        let told = self.told.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&told)
     }
 
     pub(crate) fn set_callers(&self, callers: Callers) {
-        let mut current = self.callers.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(callers);
+        let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
+        *told = Arc::new(Told {
+            callers: Arc::new(callers),
+            wanted: Arc::clone(&told.wanted),
+        });
+    }
+
+    pub(crate) fn set_wanted(&self, wanted: Wanted) {
+        let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
+        *told = Arc::new(Told {
+            callers: Arc::clone(&told.callers),
+            wanted: Arc::new(wanted),
+        });
     }
 }
 

@@ -22,6 +22,7 @@ use crate::json::node::Node;
 use crate::json::scan::{Kind, Value};
 use crate::limits::Limits;
 use crate::request::Request;
+use crate::request::affinity::Beginning;
 
 /// The members of a request that have a meaning here. All others are the upstream's.
 const NAMES: [&str; 35] = [
@@ -213,5 +214,19 @@ impl ResponsesRequest {
     #[must_use]
     pub fn unstorable(&self) -> Option<&str> {
         self.unstorable.as_deref()
+    }
+
+    /// The number of the conversation that it belongs to, see [`affinity`](crate::request::affinity); none where there is nothing to tell
+    /// it from others. Looks through the input up to the first message from the user.
+    #[must_use]
+    pub fn affinity(&self) -> Option<u64> {
+        let beginning = Beginning {
+            cache_key: self.get("prompt_cache_key"),
+            model: self.model().unwrap_or_default(),
+            tools: self.get("tools"),
+            instructions: self.get("instructions"),
+            turns: self.get("input"),
+        };
+        beginning.affinity()
     }
 }

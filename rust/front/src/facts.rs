@@ -1,0 +1,103 @@
+//! What policies see of a request beside what every one has: only what the configuration names is looked for.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use sluicegate_core::request::affinity;
+
+/// Bytes that a header's value may have to be shown, 1 KiB; a longer one is not.
+const MAX_VALUE: usize = 1024;
+
+/// What is to be found out of each request.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// The headers that are shown.
+    pub headers: Vec<HeaderName>,
+    /// Which conversation it belongs to.
+    pub affinity: bool,
+    /// The header that says so where a request has it; else its body does.
+    pub affinity_header: Option<HeaderName>,
+}
+
+/// What was found out.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The number of the conversation, where it is wanted and there is one. See [`sluicegate_core::request::affinity`].
+    pub affinity: Option<u64>,
+    /// The body says so, and the head does not.
+    pub by_body: bool,
+    /// The wanted headers that there are, of several of a name the first.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Wanted {
+    /// What a request's head tells.
+    pub(crate) fn of_head(&self, headers: &HeaderMap) -> Facts {
+        let value = |name: &HeaderName| headers.get(name).filter(|value| value.len() <= MAX_VALUE);
+        let key = self.affinity_header.as_ref().and_then(value);
+        let key = key.filter(|key| self.affinity && !key.is_empty());
+        let shown = self.headers.iter();
+        Facts {
+            affinity: key.map(|key| affinity::of_key(key.as_bytes())),
+            by_body: self.affinity && key.is_none(),
+            headers: shown
+                .filter_map(|name| Some((name.clone(), value(name)?.clone())))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: HeaderName = HeaderName::from_static("x-session");
+    const TENANT: HeaderName = HeaderName::from_static("x-tenant");
+
+    fn head(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(HeaderName, &str)| (name.clone(), value.parse().unwrap());
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs.iter().map(pair) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn nothing_is_looked_for_unasked() {
+        let wanted = Wanted::default();
+        let facts = wanted.of_head(&head(&[(SESSION, "a")]));
+        assert_eq!((facts.affinity, facts.headers.len()), (None, 0));
+        assert!(!facts.by_body);
+    }
+
+    #[test]
+    fn headers_that_are_named_are_shown_within_bounds() {
+        let wanted = Wanted {
+            headers: vec![TENANT, SESSION],
+            ..Wanted::default()
+        };
+        let long = "x".repeat(MAX_VALUE + 1);
+        let facts = wanted.of_head(&head(&[(SESSION, &long), (TENANT, "a"), (TENANT, "b")]));
+        assert_eq!(facts.headers, [(TENANT, HeaderValue::from_static("a"))]);
+        let facts = wanted.of_head(&head(&[(SESSION, &long[1..])]));
+        assert_eq!(facts.headers.len(), 1);
+    }
+
+    #[test]
+    fn a_header_goes_before_the_body() {
+        let mut wanted = Wanted {
+            affinity: true,
+            affinity_header: Some(SESSION),
+            ..Wanted::default()
+        };
+        let facts = wanted.of_head(&head(&[(SESSION, "a")]));
+        assert_eq!(facts.affinity, Some(affinity::of_key(b"a")));
+        assert!(!facts.by_body);
+        for pairs in [&[][..], &[(SESSION, "")], &[(TENANT, "a")]] {
+            let facts = wanted.of_head(&head(pairs));
+            assert_eq!(facts.affinity, None);
+            assert!(facts.by_body);
+        }
+        wanted.affinity = false;
+        assert_eq!(wanted.of_head(&head(&[(SESSION, "a")])).affinity, None);
+    }
+}
