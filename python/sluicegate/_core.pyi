@@ -509,6 +509,7 @@ class ListenBounds:
         headers: int,
         head_seconds: float,
         body_pause_seconds: float,
+        body_bytes_per_second: int,
         idle_seconds: float,
         connections: int,
         http2_streams: int,

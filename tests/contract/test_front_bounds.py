@@ -51,6 +51,7 @@ async def times(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireS
     bounds: dict[str, Any] = {
         "head_seconds": SOON,
         "body_pause_seconds": SOON,
+        "body_bytes_per_second": 10,
         "idle_seconds": 2 * SOON,
         "client_stall_seconds": SOON,
     }
@@ -149,6 +150,16 @@ async def test_a_body_that_pauses_is_408(times: WireStand, path: str, framing: s
         if reply.status == 408:
             assert reply.json()["error"]["code"] == "request_timeout"
             assert await cut(connection) == b""
+
+
+async def test_so_is_one_that_comes_byte_by_byte(times: WireStand) -> None:
+    """Each in time, and all of them too slowly."""
+    async with still_serving(times.gateway), RawConnection(*times.address) as connection:
+        await connection.send(request(b"content-length: 100000", body=b"{"))
+        dripping = asyncio.ensure_future(drip(connection, b" ", SOON / 2))
+        reply = await connection.reply()
+        dripping.cancel()
+        assert (reply.status, reply.json()["error"]["code"]) == (408, "request_timeout")
 
 
 async def test_a_body_that_comes_slowly_and_steadily_is_taken(times: WireStand) -> None:
@@ -304,12 +315,12 @@ async def test_another_spelling_of_the_path_needs_the_key_as_well(keyed: WireSta
 # === what a test does ===
 
 
-async def drip(connection: RawConnection, piece: bytes) -> None:
+async def drip(connection: RawConnection, piece: bytes, pace: float = SOON / 20) -> None:
     """Send `piece` again and again, until the connection ends."""
     with contextlib.suppress(ConnectionError):
         while True:
             await connection.send(piece)
-            await asyncio.sleep(SOON / 20)
+            await asyncio.sleep(pace)
 
 
 async def cut(connection: RawConnection) -> bytes | None:

@@ -458,6 +458,7 @@ def test_every_bound_has_a_default() -> None:
         "headers": 100,
         "head_seconds": 15.0,
         "body_pause_seconds": 30.0,
+        "body_bytes_per_second": 500,
         "idle_seconds": 75.0,
         "connections": None,
         "requests": 10_000,

@@ -208,6 +208,7 @@ async def test_the_front_gets_the_address_and_the_bounds(
         "headers": 100,
         "head_seconds": 15.0,
         "body_pause_seconds": 30.0,
+        "body_bytes_per_second": 500,
         "idle_seconds": 75.0,
         "connections": 500,
         "http2_streams": 128,

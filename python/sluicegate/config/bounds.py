@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from sluicegate.config.section import Section
-from sluicegate.config.values import Clients, HeadBytes, HeaderCount, Patience, Streams, UrlBytes
+from sluicegate.config.values import ByteRate, Clients, HeadBytes, HeaderCount, Patience, Streams, UrlBytes
 
 
 class BoundsConfig(Section):
@@ -22,7 +22,12 @@ class BoundsConfig(Section):
     )
     body_pause_seconds: Patience = Field(
         default=30.0,
-        description="How long a client may pause within a request's body before its connection is closed.",
+        description="How long a client may pause within a request's body; a slower one is answered with 408.",
+    )
+    body_bytes_per_second: ByteRate = Field(
+        default=500,
+        description="How fast a request's body has to come on average, apart from the first "
+        "`body_pause_seconds`: a body that comes byte by byte would never end. A slower one is answered with 408.",
     )
     idle_seconds: Patience = Field(
         default=75.0,

@@ -241,6 +241,7 @@ HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(_
 # 65534 is the longest that the `http` crate takes.
 UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(_no_bool), SIZE]
 HeaderCount = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_no_bool)]
+ByteRate = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
 Streams = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_bool)]
 Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.

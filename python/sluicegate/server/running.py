@@ -111,6 +111,7 @@ class Running:
                 headers=bounds.headers,
                 head_seconds=bounds.head_seconds,
                 body_pause_seconds=bounds.body_pause_seconds,
+                body_bytes_per_second=bounds.body_bytes_per_second,
                 idle_seconds=bounds.idle_seconds,
                 connections=self._connections,
                 http2_streams=bounds.http2_streams,

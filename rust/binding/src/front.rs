@@ -1,6 +1,7 @@
 //! `Front`, `Exchange`, `Tls`, `ListenBounds`: the engine threads, and what they serve.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_front::{
-    Bounds, Callers, Digest, Endpoint, Front, Limits, Readiness, Ready, Submission, TlsFiles,
+    Bounds, Callers, Digest, Endpoint, Front, Limits, Pace, Readiness, Ready, Submission, TlsFiles,
     Wanted, server_config,
 };
 use sluicegate_relay::{DrainLimits, Reply};
@@ -68,8 +69,8 @@ pub(crate) struct PyListenBounds {
 impl PyListenBounds {
     #[new]
     #[pyo3(signature = (
-        *, head_bytes, url_bytes, headers, head_seconds, body_pause_seconds, idle_seconds, connections, http2_streams,
-        http2_resets, stall_seconds,
+        *, head_bytes, url_bytes, headers, head_seconds, body_pause_seconds, body_bytes_per_second, idle_seconds,
+        connections, http2_streams, http2_resets, stall_seconds,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -78,6 +79,7 @@ impl PyListenBounds {
         headers: usize,
         head_seconds: f64,
         body_pause_seconds: f64,
+        body_bytes_per_second: NonZeroU32,
         idle_seconds: f64,
         connections: usize,
         http2_streams: u32,
@@ -90,7 +92,10 @@ impl PyListenBounds {
             url_bytes,
             headers,
             head_time: time("head_seconds", head_seconds)?,
-            body_pause: time("body_pause_seconds", body_pause_seconds)?,
+            body_pace: Pace {
+                pause: time("body_pause_seconds", body_pause_seconds)?,
+                rate: body_bytes_per_second,
+            },
             idle: time("idle_seconds", idle_seconds)?,
             stall: seconds("stall_seconds", stall_seconds)?,
             connections,

@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep};
 
+use crate::bounds::Pace;
 use crate::head::drop_hop_by_hop;
 use crate::refusal::Refusal;
 
@@ -28,13 +29,16 @@ pub(crate) enum Passed {
     Whole(Bytes),
 }
 
-/// The same, with a bound on the time between two parts.
+/// The same, with a bound on the time that its client takes.
 struct PassedBody {
     body: Passed,
-    pause: Duration,
+    pace: Pace,
     late: Pin<Box<Sleep>>,
-    /// The client is waited for.
-    waits: bool,
+    bytes: usize,
+    /// How long the client was waited for. The application may take its own time.
+    waited: Duration,
+    /// Since when it is.
+    waits: Option<Instant>,
     /// What the client did wrong: an error of the connection that its body goes over does not say whose it is.
     fault: Fault,
 }
@@ -60,16 +64,24 @@ impl Body for PassedBody {
         match &mut this.body {
             Passed::Coming(body) => {
                 let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
-                    if !std::mem::replace(&mut this.waits, true) {
-                        this.late.as_mut().reset(Instant::now() + this.pause);
+                    if this.waits.is_none() {
+                        let now = Instant::now();
+                        this.waits = Some(now);
+                        let patience = this.pace.patience(this.bytes, this.waited);
+                        this.late.as_mut().reset(now + patience);
                     }
                     ready!(this.late.as_mut().poll(cx));
                     return this.failed(Refusal::Late);
                 };
-                this.waits = false;
+                if let Some(since) = this.waits.take() {
+                    this.waited += since.elapsed();
+                }
                 match frame {
                     Some(Err(_)) => this.failed(Refusal::Malformed),
-                    Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
+                    Some(Ok(frame)) => {
+                        this.bytes += frame.data_ref().map_or(0, Bytes::len);
+                        Poll::Ready(Some(Ok(frame)))
+                    }
                     None => Poll::Ready(None),
                 }
             }
@@ -101,7 +113,7 @@ pub(crate) async fn ask(
     socket: &Path,
     mut parts: Parts,
     body: Passed,
-    pause: Duration,
+    pace: Pace,
 ) -> Result<Response<Incoming>, Refusal> {
     let unavailable = Refusal::NoApplication;
     let stream = UnixStream::connect(socket).await.map_err(|_| unavailable)?;
@@ -129,13 +141,90 @@ pub(crate) async fn ask(
     let fault = Fault::default();
     let body = PassedBody {
         body,
-        pause,
-        late: Box::pin(tokio::time::sleep(pause)),
-        waits: false,
+        pace,
+        late: Box::pin(tokio::time::sleep(pace.pause)),
+        bytes: 0,
+        waited: Duration::ZERO,
+        waits: None,
         fault: Arc::clone(&fault),
     };
     sender
         .send_request(Request::from_parts(parts, body))
         .await
         .map_err(|_| fault.get().copied().unwrap_or(unavailable))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::num::NonZeroU32;
+
+    use http_body_util::{BodyExt, Empty};
+    use hyper::service::service_fn;
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::mpsc;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    const PACE: Pace = Pace {
+        pause: Duration::from_secs(10),
+        rate: NonZeroU32::new(1).unwrap(),
+    };
+
+    /// How many bytes get through where client and application rest for so long between two of them, and what the client did wrong.
+    async fn passed(client_rests: Duration, application_rests: Duration) -> (usize, Fault) {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let (tell, mut told) = mpsc::channel(1);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let tell = tell.clone();
+            async move {
+                let fault = Fault::default();
+                let mut body = PassedBody {
+                    body: Passed::Coming(request.into_body()),
+                    pace: PACE,
+                    late: Box::pin(sleep(PACE.pause)),
+                    bytes: 0,
+                    waited: Duration::ZERO,
+                    waits: None,
+                    fault: Arc::clone(&fault),
+                };
+                let mut bytes = 0;
+                while let Some(Ok(frame)) = body.frame().await {
+                    bytes += frame.data_ref().map_or(0, Bytes::len);
+                    sleep(application_rests).await;
+                }
+                tell.send((bytes, fault)).await.unwrap();
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            }
+        });
+        let sending = async {
+            let head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 30\r\n\r\n";
+            let _ = client.write_all(head).await;
+            for _ in 0..30 {
+                sleep(client_rests).await;
+                let _ = client.write_all(b"x").await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let serving = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(server), service);
+        tokio::select! {
+            told = told.recv() => told.unwrap(),
+            // Both are over once the request has been told of.
+            (_, ()) = async { tokio::join!(serving, sending) } => unreachable!(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_its_time_and_the_application_its_own() {
+        let (bytes, fault) = passed(SECOND, Duration::ZERO).await;
+        assert_eq!((bytes, fault.get()), (30, None));
+        let (bytes, fault) = passed(2 * SECOND, Duration::ZERO).await;
+        assert_eq!((bytes, fault.get()), (9, Some(&Refusal::Late)));
+        let (bytes, fault) = passed(SECOND / 10, 9 * SECOND).await;
+        assert_eq!((bytes, fault.get()), (30, None));
+    }
 }

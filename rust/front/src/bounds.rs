@@ -1,5 +1,6 @@
 //! The bounds of clients: what a request, a reply and a connection may take.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use sluicegate_relay::DrainLimits;
@@ -25,6 +26,24 @@ pub struct Limits {
     pub max_requests: usize,
 }
 
+/// How fast a request's body has to come. One byte every now and then would hold a request for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Between two parts. The whole body may take as long, however small it is,
+    pub pause: Duration,
+    /// and another second for each so many bytes of it.
+    pub rate: NonZeroU32,
+}
+
+impl Pace {
+    /// How long the next part is waited for, where `bytes` have come and were waited for so long.
+    pub(crate) fn patience(&self, bytes: usize, waited: Duration) -> Duration {
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / u64::from(self.rate.get());
+        let all = self.pause.saturating_add(Duration::from_nanos(nanos));
+        all.saturating_sub(waited).min(self.pause)
+    }
+}
+
 /// Bounds of clients' connections.
 #[derive(Debug, Clone)]
 pub struct Bounds {
@@ -36,8 +55,8 @@ pub struct Bounds {
     pub headers: usize,
     /// For a request's head, and a TLS handshake.
     pub head_time: Duration,
-    /// Between two parts of a body.
-    pub body_pause: Duration,
+    /// How fast a body has to come.
+    pub body_pace: Pace,
     /// Between two requests.
     pub idle: Duration,
     /// While a client takes nothing.

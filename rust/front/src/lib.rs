@@ -45,7 +45,7 @@ mod stream;
 mod tls;
 
 pub use asked::AskedRequest;
-pub use bounds::{Bounds, Limits};
+pub use bounds::{Bounds, Limits, Pace};
 pub use callers::{Callers, Digest, digest_of};
 pub use endpoint::Endpoint;
 pub use facts::{Facts, Wanted};

@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::{Instant, timeout};
 
+use crate::bounds::Pace;
 use crate::refusal::Refusal;
 
 /// Room that is made at once for a body that says how long it is. One that says too much costs no more than this.
@@ -17,29 +19,29 @@ const FIRST_ROOM: usize = 1024 * 1024;
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// All of `body`, at most `limit` bytes, of which the next has to come within `pause` each time.
+/// All of `body`, at most `limit` bytes, at `pace` since the request was `begun`.
 pub(crate) async fn read_body(
     body: &mut Incoming,
     declared: Option<u64>,
     limit: usize,
-    pause: Duration,
+    pace: &Pace,
+    begun: Instant,
 ) -> Result<Bytes, Refusal> {
     if declared.is_some_and(|declared| declared > limit as u64) {
         return Err(Refusal::TooLarge(limit));
     }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
+    let mut patience = pace.pause;
     loop {
-        let frame = match tokio::time::timeout(pause, body.frame()).await {
+        let frame = match timeout(patience, body.frame()).await {
             Err(_) => return Err(Refusal::Late),
             Ok(Some(Err(error))) => return Err(broken(&error)),
             Ok(Some(Ok(frame))) => frame,
             Ok(None) if rest.is_empty() => return Ok(first),
             Ok(None) => return Ok(rest.freeze()),
         };
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
+        let data = frame.into_data().unwrap_or_default();
         let size = first.len().max(rest.len()) + data.len();
         if size > limit {
             return Err(Refusal::TooLarge(limit));
@@ -48,9 +50,11 @@ pub(crate) async fn read_body(
             if declared == Some(data.len() as u64) {
                 return Ok(data);
             }
+            patience = pace.patience(size, begun.elapsed());
             first = data;
             continue;
         }
+        patience = pace.patience(size, begun.elapsed());
         if rest.is_empty() {
             let declared = declared.map_or(0, |n| usize::try_from(n).unwrap_or(FIRST_ROOM));
             rest.reserve(declared.clamp(size, FIRST_ROOM.max(size)));
@@ -93,6 +97,7 @@ pub(crate) async fn discard(mut body: Incoming) {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::num::NonZeroU32;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -107,6 +112,10 @@ mod tests {
 
     const LIMIT: usize = 100;
     const PAUSE: Duration = Duration::from_secs(10);
+    const PACE: Pace = Pace {
+        pause: PAUSE,
+        rate: NonZeroU32::new(2).unwrap(),
+    };
 
     /// What is read of a request with this `head` whose body comes in `parts`, each `between` after the one before.
     /// `ends`: the client closes its side then.
@@ -125,7 +134,7 @@ mod tests {
                 async move {
                     let mut body = request.into_body();
                     let declared = hyper::body::Body::size_hint(&body).exact();
-                    let read = read_body(&mut body, declared, LIMIT, PAUSE).await;
+                    let read = read_body(&mut body, declared, LIMIT, &PACE, Instant::now()).await;
                     tell.send(read).unwrap();
                     Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
                 }
@@ -204,23 +213,49 @@ mod tests {
 
     #[test]
     fn each_part_has_its_time() {
-        let half = vec![b'x'; 10];
+        let half = vec![b'x'; 20];
         let slow = PAUSE - Duration::from_secs(1);
         assert_eq!(
-            read(&length(30), &[&half, &half, &half], slow, false)
+            read(&length(60), &[&half, &half, &half], slow, false)
                 .unwrap()
                 .len(),
-            30
+            60
         );
         let late = PAUSE + Duration::from_secs(1);
         assert_eq!(
-            read(&length(20), &[&half, &half], late, false),
+            read(&length(40), &[&half, &half], late, false),
             Err(Refusal::Late)
         );
         assert_eq!(
-            read(&length(20), &[&half], MOMENT, false),
+            read(&length(40), &[&half], MOMENT, false),
             Err(Refusal::Late)
         );
+    }
+
+    #[test]
+    fn all_of_them_together_have_theirs() {
+        let bytes = [b"x".as_slice(); 60];
+        let pace = |millis| read(&length(60), &bytes, Duration::from_millis(millis), false);
+        // Two bytes a second, and the time of one pause.
+        assert_eq!(pace(500).unwrap().len(), 60);
+        assert_eq!(pace(650).unwrap().len(), 60);
+        assert_eq!(pace(700), Err(Refusal::Late));
+        assert_eq!(pace(9_000), Err(Refusal::Late), "each comes in time");
+        let empty = [b"".as_slice(); 60];
+        assert_eq!(read(&length(1), &empty, MOMENT, false), Err(Refusal::Late));
+    }
+
+    #[test]
+    fn patience_has_no_end_that_overflows() {
+        let pace = |pause, rate| Pace {
+            pause,
+            rate: NonZeroU32::new(rate).unwrap(),
+        };
+        let most = pace(Duration::MAX, 1).patience(usize::MAX, Duration::ZERO);
+        assert_eq!(most, Duration::MAX);
+        assert_eq!(pace(PAUSE, 1).patience(0, Duration::MAX), Duration::ZERO);
+        assert_eq!(pace(PAUSE, u32::MAX).patience(1, PAUSE), Duration::ZERO);
+        assert_eq!(pace(PAUSE, 1).patience(3, PAUSE), Duration::from_secs(3));
     }
 
     #[test]

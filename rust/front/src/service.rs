@@ -141,8 +141,8 @@ impl Serving {
             return self.unread(asking, reply, body);
         }
         let declared = body.size_hint().exact();
-        let pause = self.listening.bounds.body_pause;
-        let text = match read_body(&mut body, declared, limits.max_body, pause).await {
+        let (pace, begun) = (&self.listening.bounds.body_pace, asking.started);
+        let text = match read_body(&mut body, declared, limits.max_body, pace, begun).await {
             Ok(text) => text,
             // There is nothing to wait for.
             Err(refusal @ (Refusal::Late | Refusal::Malformed | Refusal::Incomplete)) => {
@@ -253,8 +253,8 @@ impl Serving {
             parts.headers.insert(REQUEST_ID, id);
         }
         let version = parts.version;
-        let pause = listening.bounds.body_pause;
-        match application::ask(&listening.application, parts, body, pause).await {
+        let pace = listening.bounds.body_pace;
+        match application::ask(&listening.application, parts, body, pace).await {
             Ok(response) => {
                 let (mut parts, body) = response.into_parts();
                 head::drop_hop_by_hop(&mut parts.headers);

@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use sluicegate_core::limits::Limits as CoreLimits;
 use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
-use sluicegate_front::{Bounds, Callers, Endpoint, Front, Limits, Submission};
+use sluicegate_front::{Bounds, Callers, Endpoint, Front, Limits, Pace, Submission};
 use sluicegate_relay::{
     Apis, Attempt, DrainLimits, FaultKind, Pricing, Route, Upstream, UpstreamSettings,
 };
@@ -124,7 +125,10 @@ fn stand() -> Stand {
         headers: 100,
         url_bytes: 1 << 14,
         head_time: PATIENCE,
-        body_pause: PATIENCE,
+        body_pace: Pace {
+            pause: PATIENCE,
+            rate: NonZeroU32::MIN,
+        },
         idle: PATIENCE,
         stall: None,
         connections: 100,
