@@ -166,6 +166,41 @@ async def test_requests_that_are_taken_back_at_once_end_the_connection(wire: Wir
         assert not any(stream.status for stream in client.streams.values())
 
 
+async def test_requests_that_are_taken_back_one_after_the_other_are_bound(wire: WireStand) -> None:
+    """Each has reached its upstream before; so many and no more do. What is under way goes on to its end."""
+    count = len(wire.upstream.requests)
+    async with still_serving(wire.gateway), RawHttp2(wire.address) as client:
+        wire.upstream.script = Script(tokens=10_000, pace=SOON / 10)
+        kept = await client.ask(STREAM_BODY)
+        await client.began(kept)
+        for _ in range(4 * RESETS):
+            number = await client.ask(STREAM_BODY)
+            while not (client.goaways or client.closed or client.streams[number].status):
+                await client.step()
+            if client.goaways or client.closed:
+                break
+            await client.cancel(number)
+        wire.upstream.script = Script()
+        assert [frame.error_code for frame in client.goaways[:1]] == [NO_ERROR]
+        assert not client.streams[kept].over
+        before = len(client.streams[kept].data)
+        while len(client.streams[kept].data) == before:
+            await client.step()
+        assert RESETS < len(wire.upstream.requests) - count <= RESETS + 5
+
+
+async def test_as_many_as_are_answered_may_be_taken_back(wire: WireStand) -> None:
+    async with still_serving(wire.gateway), RawHttp2(wire.address) as client:
+        for _ in range(2 * RESETS):
+            wire.upstream.script = Script(tokens=10_000, pace=SOON / 10)
+            number = await client.ask(STREAM_BODY)
+            await client.began(number)
+            await client.cancel(number)
+            wire.upstream.script = Script()
+            assert (await client.over(await client.ask(BODY))).status == 200
+        assert not client.goaways
+
+
 async def test_more_requests_than_allowed_at_once_are_refused(wire: WireStand) -> None:
     """The ones before them go on."""
     wire.upstream.script = Script(tokens=10, pace=0.02)

@@ -49,7 +49,8 @@ class BoundsConfig(Section):
     http2_resets: Streams = Field(
         default=128,
         description="How many requests an HTTP/2 connection may reset before they were looked at; after more "
-        "it is closed.",
+        "it is closed. By as many may those that are reset later outnumber those that are answered; after more "
+        "it takes no new requests.",
     )
     client_stall_seconds: Patience = Field(
         default=60.0,

@@ -108,3 +108,48 @@ fn is_of_one(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+
+    use sluicegate_relay::DrainLimits;
+
+    use super::*;
+    use crate::bounds::Limits;
+    use crate::decisions::{Decisions, Event};
+
+    /// What is said of an accepting task that ends like this.
+    fn deaths(ends: impl FnOnce() + Send + 'static) -> Vec<String> {
+        let decisions = Arc::new(Decisions::new(Duration::ZERO));
+        let limits = Limits {
+            max_body: 1,
+            max_event: 1,
+            max_reply: 1,
+            client_buffer: 1,
+            keepalive: None,
+            client_stall: None,
+            drain: DrainLimits::default(),
+            max_requests: 1,
+        };
+        let state = Arc::new(State::new(limits, Arc::clone(&decisions)));
+        let accepting = Accepting(state);
+        let task = std::thread::spawn(move || {
+            let _accepting = accepting;
+            ends();
+        });
+        let _ = task.join();
+        let said = |event| match event {
+            Event::Died(message) => Some(message),
+            _ => None,
+        };
+        decisions.take().into_iter().filter_map(said).collect()
+    }
+
+    #[test]
+    fn an_engine_that_accepts_nobody_has_died() {
+        let panics = || resume_unwind(Box::new("as the test wants"));
+        assert_eq!(deaths(panics), ["an engine accepts nobody any more"]);
+        assert!(deaths(|| ()).is_empty(), "it drains");
+    }
+}

@@ -18,7 +18,7 @@ use crate::stream::Watch;
 pub(crate) struct ReplyBody {
     source: Source,
     watch: Option<Watch>,
-    _underway: Underway,
+    underway: Underway,
 }
 
 enum Source {
@@ -41,7 +41,7 @@ impl ReplyBody {
         Self {
             source: Source::Whole { frames, left },
             watch: Watch::of_task(),
-            _underway: underway,
+            underway,
         }
     }
 
@@ -53,7 +53,7 @@ impl ReplyBody {
                 aborted: false,
             },
             watch: Watch::of_task(),
-            _underway: underway,
+            underway,
         }
     }
 
@@ -64,7 +64,16 @@ impl ReplyBody {
                 _entered: entered,
             },
             watch: Watch::of_task(),
-            _underway: underway,
+            underway,
+        }
+    }
+}
+
+impl Drop for ReplyBody {
+    fn drop(&mut self) {
+        // Whoever knows that nothing follows does not ask for it.
+        if self.source.is_end_stream() {
+            self.underway.is_whole();
         }
     }
 }
@@ -81,8 +90,14 @@ impl Body for ReplyBody {
             watch.asked();
         }
         let frame = self.source.poll_frame(cx);
-        if let (Some(watch), Poll::Ready(Some(Ok(_)))) = (&self.watch, &frame) {
-            watch.given();
+        match &frame {
+            Poll::Ready(Some(Ok(_))) => {
+                if let Some(watch) = &self.watch {
+                    watch.given();
+                }
+            }
+            Poll::Ready(None | Some(Err(_))) => self.underway.is_whole(),
+            Poll::Pending => {}
         }
         frame
     }
@@ -174,6 +189,7 @@ mod tests {
             head: Duration::from_secs(1),
             idle: Duration::from_secs(1),
             stall: None,
+            resets: 1,
         })
     }
 

@@ -1,4 +1,5 @@
-//! What bounds one client's connection in time: an idle one, one that sends its head too slowly, one that takes nothing.
+//! What bounds one client's connection as it goes on: an idle one, one that sends its head too slowly, one that takes nothing, one whose
+//! requests are taken back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,8 @@ pub(crate) struct Times {
     pub(crate) idle: Duration,
     /// While there is something to take, and the client takes nothing.
     pub(crate) stall: Option<Duration>,
+    /// Requests over HTTP/2 that may be taken back beyond those that are not.
+    pub(crate) resets: usize,
 }
 
 struct State {
@@ -29,6 +32,8 @@ struct State {
     /// The socket takes nothing.
     blocked_since: Option<Instant>,
     stalled: bool,
+    /// Requests that were taken back before their replies were whole, less those that were not. Each has cost an upstream's work.
+    taken_back: usize,
 }
 
 /// The state of one connection, as far as its bounds go. Its socket, its requests and its driver tell it; all run in turn.
@@ -43,6 +48,7 @@ pub(crate) enum Expired {
     Idle,
     Head,
     Stall,
+    Resets,
 }
 
 impl Clock {
@@ -57,6 +63,7 @@ impl Clock {
                 ending_since: None,
                 blocked_since: None,
                 stalled: false,
+                taken_back: 0,
             }),
         })
     }
@@ -101,7 +108,10 @@ impl Clock {
         state.underway += 1;
         state.head_since = None;
         drop(state);
-        Underway(Arc::clone(self))
+        Underway {
+            clock: Arc::clone(self),
+            whole: false,
+        }
     }
 
     /// The client was cut since it took nothing.
@@ -112,6 +122,9 @@ impl Clock {
     /// When something runs out, as things are now, and what.
     pub(crate) fn next(&self) -> Option<(Instant, Expired)> {
         let state = self.lock();
+        if state.http2 && state.taken_back > self.times.resets && state.ending_since.is_none() {
+            return Some((Instant::now(), Expired::Resets));
+        }
         let waiting = match (state.underway, state.head_since.or(state.ending_since)) {
             (0, Some(since)) => Some((since.checked_add(self.times.head), Expired::Head)),
             (0, None) => Some((state.idle_since.checked_add(self.times.idle), Expired::Idle)),
@@ -135,12 +148,27 @@ impl Clock {
 }
 
 /// A request whose reply is not all written; it is over when this is dropped.
-pub(crate) struct Underway(Arc<Clock>);
+pub(crate) struct Underway {
+    clock: Arc<Clock>,
+    whole: bool,
+}
+
+impl Underway {
+    /// All of the reply was handed over, or will never be.
+    pub(crate) fn is_whole(&mut self) {
+        self.whole = true;
+    }
+}
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.clock.lock();
         state.underway -= 1;
+        state.taken_back = if self.whole {
+            state.taken_back.saturating_sub(1)
+        } else {
+            state.taken_back + 1
+        };
         if state.underway == 0 {
             state.idle_since = Instant::now();
         }
@@ -155,6 +183,7 @@ mod tests {
         head: Duration::from_secs(10),
         idle: Duration::from_secs(60),
         stall: Some(Duration::from_secs(30)),
+        resets: 3,
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -238,11 +267,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn more_requests_may_not_be_taken_back_than_others_by_so_many() {
+        let clock = Clock::new(TIMES);
+        clock.is_http2();
+        let take_back = || drop(clock.begin());
+        (0..3).for_each(|_| take_back());
+        for _ in 0..10 {
+            assert_eq!(next(&clock), Some((60, Expired::Idle)));
+            clock.begin().is_whole();
+            take_back();
+        }
+        take_back();
+        assert_eq!(next(&clock), Some((0, Expired::Resets)));
+        clock.ending();
+        assert_eq!(next(&clock), Some((10, Expired::Head)), "it is told once");
+        let http1 = Clock::new(TIMES);
+        (0..9).for_each(|_| drop(http1.begin()));
+        assert_eq!(next(&http1), Some((60, Expired::Idle)), "it closes anyway");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn times_past_the_clocks_end_never_come() {
         let clock = Clock::new(Times {
             head: Duration::MAX,
             idle: Duration::MAX,
             stall: Some(Duration::MAX),
+            resets: usize::MAX,
         });
         clock.wrote(false);
         assert_eq!(next(&clock), None);

@@ -81,7 +81,7 @@ pub(crate) async fn serve(
                 }
                 ready!(timer.as_mut().poll(cx));
             };
-            if expired != Expired::Idle || ending {
+            if !matches!(expired, Expired::Idle | Expired::Resets) || ending {
                 if expired == Expired::Stall {
                     clock.stall();
                 }
@@ -89,7 +89,7 @@ pub(crate) async fn serve(
             }
             ending = true;
             clock.ending();
-            // A request that is on its way over HTTP/2 learns from the GOAWAY that nobody has looked at it.
+            // A request that is on its way over HTTP/2 learns from the GOAWAY that nobody has looked at it; those before it go on.
             connection.as_mut().graceful_shutdown();
         }
     })

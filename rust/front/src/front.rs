@@ -99,6 +99,7 @@ impl Front {
                 head: bounds.head_time,
                 idle: bounds.idle,
                 stall: bounds.stall,
+                resets: bounds.http2_resets,
             },
             room: Arc::new(Semaphore::new(
                 bounds.connections.min(Semaphore::MAX_PERMITS),

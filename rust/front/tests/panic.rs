@@ -1,5 +1,6 @@
-//! A panic on the way of one request: its client is cut, it is recorded, and nobody else notices.
-#![allow(clippy::unwrap_used, clippy::panic)] // What fails here fails the test.
+//! A panic on the way of one request, over either HTTP: its client is cut, or over HTTP/2 that one stream, it is recorded, and nobody else
+//! notices.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,14 +13,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use sluicegate_core::limits::Limits as CoreLimits;
 use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
 use sluicegate_front::{Bounds, Callers, Endpoint, Front, Limits, Pace, Submission};
 use sluicegate_relay::{
-    Apis, Attempt, DrainLimits, FaultKind, Pricing, Route, Upstream, UpstreamSettings,
+    Apis, Attempt, DrainLimits, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,15 +35,18 @@ const CREATED: &str = "event: response.created\ndata: {\"type\":\"response.creat
 
 const ASKED: &str = r#"{"model":"m","input":"hi","stream":true}"#;
 
+/// A request that cannot be read: there is never an exchange.
+const UNREADABLE: &str = r#"{"model":"#;
+
 /// Requests with this id are given a text that breaks.
 const BROKEN: &str = "broken";
 
 /// A text that panics where the last reference to it is dropped: in the middle of what the engine does.
-struct Broken;
+struct Broken(&'static str);
 
 impl AsRef<[u8]> for Broken {
     fn as_ref(&self) -> &[u8] {
-        ASKED.as_bytes()
+        self.0.as_bytes()
     }
 }
 
@@ -136,7 +144,7 @@ fn stand() -> Stand {
         http2_resets: 100,
     };
     let nowhere = PathBuf::from("/nowhere");
-    front.listen(address, nowhere, false, None, bounds).unwrap();
+    front.listen(address, nowhere, true, None, bounds).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let (tell, ended) = channel();
     let route = upstream();
@@ -168,7 +176,7 @@ fn stand() -> Stand {
 
 fn forward(route: &Route, broken: bool) -> Forward {
     let request = broken.then(|| {
-        let text = Bytes::from_owner(Broken);
+        let text = Bytes::from_owner(Broken(ASKED));
         Arc::new(ResponsesRequest::parse(text, &CoreLimits::default()).unwrap())
     });
     let rates = pricing::Pricing::new(None, CostStyle::None);
@@ -186,14 +194,18 @@ fn forward(route: &Route, broken: bool) -> Forward {
 }
 
 fn ask(address: SocketAddr, request_id: &str) -> TcpStream {
+    ask_with(address, request_id, ASKED)
+}
+
+fn ask_with(address: SocketAddr, request_id: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let size = ASKED.len();
+    let size = body.len();
     let head = format!(
         "POST /v1/responses HTTP/1.1\r\nhost: a\r\nx-request-id: {request_id}\r\ncontent-length: {size}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(ASKED.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
     stream
 }
 
@@ -205,6 +217,18 @@ fn read_events(stream: &mut TcpStream, count: usize) {
         let read = stream.read(&mut buffer).unwrap();
         assert_ne!(read, 0, "cut after {seen}");
         seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+}
+
+fn assert_cut(mut client: TcpStream) {
+    let mut rest = Vec::new();
+    // A connection that is cut is no end of a chunked body, whether or not something came before.
+    match (&mut client).take(1 << 20).read_to_end(&mut rest) {
+        Ok(read) => {
+            assert!(read < 1 << 20, "the connection was not cut");
+            assert!(!rest.ends_with(b"0\r\n\r\n"));
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
 }
 
@@ -222,16 +246,7 @@ fn a_panic_cuts_the_connection_of_its_client_alone() {
     let mut other = ask(stand.address, "other");
     read_events(&mut other, 1);
 
-    let mut broken = ask(stand.address, BROKEN);
-    let mut rest = Vec::new();
-    // A connection that is cut is no end of a chunked body, whether or not something came before.
-    match (&mut broken).take(1 << 20).read_to_end(&mut rest) {
-        Ok(read) => {
-            assert!(read < 1 << 20, "the connection was not cut");
-            assert!(!rest.ends_with(b"0\r\n\r\n"));
-        }
-        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
-    }
+    assert_cut(ask(stand.address, BROKEN));
     assert_recorded(&stand.ended.recv_timeout(PATIENCE).unwrap());
 
     read_events(&mut other, 5);
@@ -241,6 +256,90 @@ fn a_panic_cuts_the_connection_of_its_client_alone() {
     assert_eq!(&*left.about.request_id, "later");
     assert!(left.outcome.client_left);
     assert!(stand.ended.try_recv().is_err());
+}
+
+#[test]
+fn a_panic_before_there_is_an_exchange_cuts_its_client_alone() {
+    let stand = stand();
+    let mut other = ask(stand.address, "other");
+    read_events(&mut other, 1);
+    assert_cut(ask_with(stand.address, BROKEN, UNREADABLE));
+    let ended = stand.ended.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(&*ended.about.request_id, BROKEN);
+    assert_eq!(
+        (ended.outcome.status, ended.outcome.code),
+        (500, Some("internal"))
+    );
+    read_events(&mut other, 5);
+    assert!(stand.ended.try_recv().is_err(), "recorded once");
+}
+
+#[test]
+fn so_does_one_while_a_request_is_read() {
+    let stand = stand();
+    let mut submitted = stand.front.submit(Submission {
+        // Read as something else, its text goes where it is refused.
+        endpoint: Endpoint::Responses,
+        headers: Vec::new(),
+        body: Bytes::from_owner(Broken(UNREADABLE)),
+        request_id: BROKEN.into(),
+        tag: None,
+    });
+    let ended = stand.ended.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(&*ended.about.request_id, BROKEN);
+    assert_eq!(
+        (ended.outcome.status, ended.outcome.code),
+        (500, Some("internal"))
+    );
+    assert!(!ended.outcome.client_left);
+    wait_for_abort(&mut submitted.reply);
+    read_events(&mut ask(stand.address, "later"), 3);
+}
+
+/// Over HTTP/2 in one connection: a stream that goes on, and the broken one, which alone ends.
+#[test]
+fn over_http2_a_panic_resets_its_stream_alone() {
+    let stand = stand();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let ask = |request_id: &str| {
+        Request::post(format!("http://{}/v1/responses", stand.address))
+            .header("x-request-id", request_id)
+            .body(Full::new(Bytes::from_static(ASKED.as_bytes())))
+            .unwrap()
+    };
+    let going_on = async {
+        let stream = tokio::net::TcpStream::connect(stand.address).await.unwrap();
+        let (mut client, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let mut other = client.send_request(ask("other")).await.unwrap();
+        read_frames(&mut other, 1).await;
+        let broken = async {
+            let mut broken = client.clone().send_request(ask(BROKEN)).await?;
+            while let Some(frame) = broken.frame().await {
+                frame?;
+            }
+            Ok::<_, hyper::Error>(())
+        };
+        assert!(broken.await.is_err(), "neither whole nor for ever");
+        read_frames(&mut other, 5).await;
+        let mut later = client.send_request(ask("later")).await.unwrap();
+        read_frames(&mut later, 3).await;
+    };
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, going_on).await.unwrap() });
+    assert_recorded(&stand.ended.recv_timeout(PATIENCE).unwrap());
+}
+
+async fn read_frames(reply: &mut Response<Incoming>, count: usize) {
+    let mut bytes = 0;
+    while bytes < count * EVENT.len() {
+        let frame = reply.frame().await.expect("cut").unwrap();
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+    }
 }
 
 #[test]
@@ -254,8 +353,12 @@ fn a_panic_aborts_a_reply_without_a_connection() {
         tag: None,
     });
     assert_recorded(&stand.ended.recv_timeout(PATIENCE).unwrap());
+    wait_for_abort(&mut submitted.reply);
+}
+
+fn wait_for_abort(reply: &mut Reply) {
     let until = Instant::now() + PATIENCE;
-    while !submitted.reply.take_all().aborted {
+    while !reply.take_all().aborted {
         assert!(Instant::now() < until, "never aborted");
         thread::yield_now();
     }
