@@ -14,6 +14,7 @@ pub mod mode;
 pub mod output;
 pub mod pipeline;
 pub mod pricing;
+pub mod record;
 pub mod request;
 pub mod responses;
 pub mod sse;

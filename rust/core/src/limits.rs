@@ -33,6 +33,11 @@ pub const MAX_CHOICES: usize = 4096;
 /// the reply would be larger than what it is made of by that much for each token.
 pub const MAX_REPEATED: usize = 512;
 
+/// Bytes of a text of others that are kept in a log, a label or a record, 1 KiB: an error's message, a finish reason, an id.
+///
+/// The longest messages of errors that were recorded have some 600 bytes. What goes to the client is not cut.
+pub const MAX_RECORDED: usize = 1024;
+
 /// Characters that are quoted of a body that is no reply of the API, 200: a title and a heading, enough to see what answered.
 pub const MAX_QUOTE: usize = 200;
 

@@ -21,6 +21,7 @@ use crate::cost::Members;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
+use crate::record::cut;
 use crate::responses::echo::{Asked, Echo};
 use crate::responses::fold::Fold;
 use crate::usage::{Dialect, Usage};
@@ -134,7 +135,19 @@ pub struct StreamError {
     pub kind: Option<Box<str>>,
 }
 
-/// What is known about a reply so far. Independent of how the bytes were cut into reads.
+impl StreamError {
+    /// What may be kept of it in a record.
+    fn recorded(&self) -> Self {
+        let word = |word: &Option<Box<str>>| word.as_deref().map(|word| cut(word).into());
+        StreamError {
+            message: cut(&self.message).into(),
+            code: word(&self.code),
+            kind: word(&self.kind),
+        }
+    }
+}
+
+/// What is known about a reply so far, its texts cut as a record may have them ([`cut`](crate::record::cut)). Independent of how the bytes were cut into reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// What the upstream sends; known with the first bytes that are not white space.
@@ -418,7 +431,7 @@ impl Pipeline {
         Known {
             forwarded: stream.and_then(Stream::forwarded),
             sequence: self.reply.sequence,
-            error: self.reply.facts.error.as_ref(),
+            error: self.reply.error.as_ref(),
             model: self.plan.reply_model.as_deref(),
             asked: self.plan.asked.as_ref(),
         }

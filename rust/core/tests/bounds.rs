@@ -17,7 +17,7 @@ use sluicegate_core::cost::{self, Members};
 use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::json::scan;
 use sluicegate_core::json::splice::Splice;
-use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS};
+use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS, MAX_RECORDED};
 use sluicegate_core::pipeline::{Api, Facts, Pipeline, ReplyPlan, Unpriced};
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
@@ -261,6 +261,35 @@ fn facts(plan: ReplyPlan, body: &str) -> (Facts, Vec<u8>) {
 }
 
 #[test]
+fn what_is_recorded_is_short_and_what_is_forwarded_is_whole() {
+    let long = "é".repeat(1 << 20);
+    let kept = format!("{}…", "é".repeat(MAX_RECORDED / 2));
+    let body = [
+        event(&format!(
+            r#"{{"id":"{long}","choices":[{{"index":0,"delta":{{}},"finish_reason":"{long}"}}],"usage":{{"cost":{}}}}}"#,
+            "1".repeat(1 << 20),
+        )),
+        event(&format!(
+            r#"{{"error":{{"message":"{long}","code":"{long}","type":"{long}"}}}}"#
+        )),
+    ]
+    .concat();
+    let (facts_of, out) = facts(plan(Api::Chat, Api::Chat), &body);
+    assert_eq!(out, body.as_bytes());
+    assert_eq!(facts_of.finish_reason.as_deref(), Some(&*kept));
+    assert_eq!(facts_of.reply_id.as_deref(), Some(&*kept));
+    let error = facts_of.error.unwrap();
+    assert_eq!(*error.message, kept);
+    assert_eq!(error.code.as_deref(), Some(&*kept));
+    assert_eq!(error.kind.as_deref(), Some(&*kept));
+    assert_eq!(facts_of.usage.and_then(|usage| usage.upstream_cost), None);
+    // A client that is told of an error anew is told all of it.
+    let (_, out) = facts(plan(Api::Chat, Api::Responses), &body);
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains(&format!("\"message\":\"{long}\"")));
+}
+
+#[test]
 fn every_name_of_reasoning_is_output() {
     for name in [
         "content",
@@ -294,4 +323,13 @@ fn every_name_of_reasoning_is_output() {
     );
     let (known, _) = facts(plan(Api::Messages, Api::Messages), &summary);
     assert_eq!(known.token_events, 1);
+}
+
+#[test]
+fn a_refusal_is_short() {
+    let kind = "k".repeat(1 << 20);
+    let refusal = to_chat(format!(
+        r#"{{"model":"m","input":[{{"type":"{kind}"}}],"{kind}":1}}"#
+    ));
+    assert!(refusal.contains("kkk") && refusal.len() < 3 * MAX_RECORDED);
 }

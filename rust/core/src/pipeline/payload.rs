@@ -6,12 +6,10 @@ use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
 use crate::output::members::{Said, is_message_output};
+use crate::record;
 use crate::usage::{Count, Report, Within, counted};
 
 use super::{Api, StreamError};
-
-/// Bytes of an error's text that are kept where it has no message of its own.
-const MAX_ERROR_TEXT: usize = 1024;
 
 /// Places that are noted of one payload. An event with more has no shape that is worth to be remembered.
 pub(super) const MAX_HOLES: usize = 64;
@@ -344,7 +342,7 @@ impl Payload {
         }
         error.message = message.unwrap_or_else(|| match value.decode(text) {
             Some(text) => text.into(),
-            None => excerpt(value.bytes(text)),
+            None => record::cut_bytes(value.bytes(text)),
         });
         Ok(Some(error))
     }
@@ -474,13 +472,7 @@ fn is_truthy(value: Value, text: &[u8]) -> bool {
 fn plain(value: Value, text: &[u8]) -> Option<Box<str>> {
     match value.kind {
         Kind::String => value.decode(text).map(Into::into),
-        Kind::Number => Some(excerpt(value.bytes(text))),
+        Kind::Number => Some(record::cut_bytes(value.bytes(text))),
         _ => None,
     }
-}
-
-/// The start of `bytes` as text.
-pub(super) fn excerpt(bytes: &[u8]) -> Box<str> {
-    let head = bytes.get(..MAX_ERROR_TEXT).unwrap_or(bytes);
-    String::from_utf8_lossy(head).into()
 }

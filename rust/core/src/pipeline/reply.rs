@@ -10,9 +10,10 @@ use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::mode::Foreign;
+use crate::record;
 use crate::usage::{Count, Tally};
 
-use super::payload::{Choices, Payload, excerpt};
+use super::payload::{Choices, Payload};
 use super::{Api, Facts, Pricer, ReplyPlan, StreamError};
 
 /// What to do with an event or document.
@@ -50,6 +51,8 @@ pub(super) struct Bearing {
 pub(super) struct Reply {
     pub(super) plan: ReplyPlan,
     pub(super) facts: Facts,
+    /// The first error that the upstream sent inside the reply, whole: a client that is told of it anew is told all of it.
+    pub(super) error: Option<StreamError>,
     pub(super) edits: Splice,
     pub(super) payload: Payload,
     /// Of the last event that was read.
@@ -84,6 +87,7 @@ impl Reply {
         Reply {
             plan,
             facts: Facts::default(),
+            error: None,
             edits: Splice::new(),
             payload: Payload::default(),
             bearing: Bearing::default(),
@@ -141,7 +145,8 @@ impl Reply {
 
     pub(super) fn note_error(&mut self, error: StreamError) {
         self.facts.terminal = true;
-        self.facts.error.get_or_insert(error);
+        self.facts.error.get_or_insert_with(|| error.recorded());
+        self.error.get_or_insert(error);
     }
 
     pub(super) fn note_done(&mut self) {
@@ -161,7 +166,7 @@ impl Reply {
         }
         if source == (Source::Event { named_error: true }) && self.payload.error.is_none() {
             self.note_error(StreamError {
-                message: excerpt(text),
+                message: record::cut_bytes(text),
                 ..StreamError::default()
             });
         }
@@ -269,14 +274,16 @@ impl Reply {
                 .id
                 .and_then(|id| id.decode(text))
                 .filter(|id| !id.is_empty())
-                .map(Into::into);
+                .map(|id| record::cut(&id).into());
         }
     }
 
-    fn note_finish(&mut self, reason: Option<Box<str>>) {
+    fn note_finish(&mut self, reason: Option<&str>) {
         if let Some(reason) = reason {
             self.facts.terminal = true;
-            self.facts.finish_reason.get_or_insert(reason);
+            self.facts
+                .finish_reason
+                .get_or_insert_with(|| record::cut(reason).into());
         }
     }
 
@@ -285,7 +292,7 @@ impl Reply {
     /// A running total comes with a choice while none has finished; servers that send it send it in every chunk (`vllm#5708`).
     fn read_chunk(&mut self, text: &[u8], source: Source) -> bool {
         let finish = self.payload.finish.and_then(|reason| reason.decode(text));
-        self.note_finish(finish.map(Into::into));
+        self.note_finish(finish.as_deref());
         if source == Source::Document {
             return true;
         }
@@ -305,13 +312,13 @@ impl Reply {
             let settled = ["completed", "incomplete", "failed", "cancelled"];
             let status = status.filter(|status| settled.contains(&&**status));
             let is_last = status.is_some() || source == Source::Document;
-            self.note_finish(status.map(Into::into));
+            self.note_finish(status.as_deref());
             return is_last;
         };
         if let Some(state) = event_type.strip_prefix("response.")
             && matches!(state, "completed" | "incomplete" | "failed" | "cancelled")
         {
-            self.note_finish(Some(status.as_deref().unwrap_or(state).into()));
+            self.note_finish(Some(status.as_deref().unwrap_or(state)));
             self.facts.done |= source != Source::Document;
             return true;
         }
@@ -333,7 +340,7 @@ impl Reply {
     /// An event or message of the Messages interface. Whether its usage is more than a preview.
     fn read_message(&mut self, text: &[u8]) -> bool {
         let finish = self.payload.finish.and_then(|reason| reason.decode(text));
-        self.note_finish(finish.map(Into::into));
+        self.note_finish(finish.as_deref());
         let is = |value: Option<Value>, name: &[u8]| {
             value.is_some_and(|value| value.content(text) == name)
         };

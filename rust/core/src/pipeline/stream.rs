@@ -7,13 +7,14 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
+use crate::record;
 use crate::responses::fold::{Fold, Told};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::frames::Frames;
-use super::payload::{Hole, HoleKind, excerpt};
+use super::payload::{Hole, HoleKind};
 use super::reply::{Reply, Source, Verdict};
 use super::shapes::Shapes;
 use super::template::{Example, Match, Says, Template};
@@ -310,7 +311,7 @@ fn read_without_data(event: &RawEvent<'_>, reply: &mut Reply) {
         {
             reply.facts.events += 1;
             reply.note_error(StreamError {
-                message: excerpt(value),
+                message: record::cut_bytes(value),
                 ..StreamError::default()
             });
         }

@@ -422,7 +422,7 @@ impl Translation {
                 ..StreamError::default()
             });
         }
-        if let Some(error) = &reply.facts.error
+        if let Some(error) = &reply.error
             && !self.client_streams
         {
             let failure = failure::Failure {
@@ -442,7 +442,7 @@ impl Translation {
             usage,
             members: members.as_ref(),
         });
-        let ending = match &reply.facts.error {
+        let ending = match &reply.error {
             Some(error) => Ending::Failed(Failure {
                 message: &error.message,
                 code: error.code.as_deref(),

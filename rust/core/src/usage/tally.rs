@@ -5,6 +5,9 @@ use super::report::Report;
 use super::settle::settle;
 use super::{Dialect, Usage};
 
+/// Bytes that a number may have which is kept as it is spelled: twice as many as any price needs.
+const MAX_NUMBER: usize = 64;
+
 /// What a reply has reported so far. Counts are kept in the upstream's terms until they are asked for, since the events of one reply may
 /// each hold a part of what settles a dialect's inclusions.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +39,7 @@ impl Tally {
         self.counts.merge(&report.counts);
         if let Some((range, field)) = &report.cost
             && let Some(number) = text.get(range.clone())
+            && number.len() <= MAX_NUMBER
             && (self.cost.is_none() || !is_zero(number))
             && let Ok(number) = std::str::from_utf8(number)
             && self

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::record::cut;
 
 /// What the client is told, as status 400 and `invalid_request_error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +16,10 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(place: &Place<'_>, message: impl Into<Box<str>>) -> Self {
+    pub(super) fn new(place: &Place<'_>, message: impl AsRef<str>) -> Self {
         Refusal {
-            param: place.to_string().into(),
-            message: message.into(),
+            param: cut(&place.to_string()).into(),
+            message: cut(message.as_ref()).into(),
         }
     }
 
