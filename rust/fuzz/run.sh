@@ -17,7 +17,9 @@ cargo +nightly fuzz build --fuzz-dir rust/fuzz
 for source in rust/fuzz/fuzz_targets/*.rs; do
     target=$(basename "$source" .rs)
     dictionary=json.dict
-    case $target in split_* | events_* | encoded_* | reply_*) dictionary=sse.dict ;; esac
+    case $target in
+    split_* | events_* | encoded_* | reply_* | repair_* | translation_* | harmony_*) dictionary=sse.dict ;;
+    esac
     mkdir -p "rust/fuzz/corpus/$target"
     cargo +nightly fuzz run --fuzz-dir rust/fuzz "$target" \
         "rust/fuzz/corpus/$target" "rust/fuzz/seeds/$target" -- \

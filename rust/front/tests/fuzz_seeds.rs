@@ -15,7 +15,7 @@ mod properties;
 type Check = fn(&[u8]);
 
 /// Each target with its property.
-const TARGETS: [(&str, Check); 11] = [
+const TARGETS: [(&str, Check); 15] = [
     ("any_response_has_an_end", properties::response::check),
     ("cost_is_all_that_is_added", properties::cost::check),
     (
@@ -28,11 +28,18 @@ const TARGETS: [(&str, Check); 11] = [
         properties::events::check,
     ),
     ("folding_undoes_unfolding", properties::fold::check),
+    ("harmony_any_cut_is_identity", properties::harmony::check),
     ("head_is_read_as_one_thing", properties::head::check),
+    ("repair_any_cut_is_identity", properties::repair::check),
     ("reply_any_cut_is_identity", properties::reply::check),
     ("request_edit_keeps_other_bytes", properties::request::check),
     ("scan_agrees_with_serde_json", properties::scan::check),
     ("split_any_cut_is_identity", properties::split::check),
+    ("translated_request_keeps_text", properties::asked::check),
+    (
+        "translation_any_cut_is_identity",
+        properties::translation::check,
+    ),
 ];
 
 fn names(folder: &Path) -> Vec<String> {

@@ -1,17 +1,22 @@
 //! The properties that the targets check, a module each, and what they share. `rust/front/tests/fuzz_seeds.rs` checks them as well, on the
 //! inputs in `seeds`.
 
+pub mod asked;
 pub mod cost;
 pub mod documents;
 pub mod encode;
 pub mod events;
 pub mod fold;
+pub mod harmony;
 pub mod head;
+pub mod repair;
 pub mod reply;
 pub mod request;
 pub mod response;
 pub mod scan;
 pub mod split;
+mod translated;
+pub mod translation;
 
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;

@@ -1,0 +1,27 @@
+//! A stream of the Responses interface that is made anew: see [`translated`](super::translated).
+
+use arbitrary::Arbitrary;
+use sluicegate_core::pipeline::{Api, ReplyPlan};
+
+use super::{Cut, translated};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    client_streams: bool,
+    rename: bool,
+    cut: Cut<'a>,
+}
+
+/// Checks the properties on one input.
+pub fn check(input: &[u8]) {
+    let Some(input) = super::read::<Input<'_>>(input) else {
+        return;
+    };
+    let plan = ReplyPlan {
+        repair: true,
+        responses: translated::echo(),
+        reply_model: input.rename.then(|| "public".into()),
+        ..ReplyPlan::new(Api::Responses, input.client_streams)
+    };
+    translated::check(&plan, &input.cut);
+}

@@ -1,0 +1,36 @@
+//! A reply in another protocol than the client's: see [`translated`](super::translated).
+
+use arbitrary::Arbitrary;
+use sluicegate_core::pipeline::{Api, ReplyPlan};
+
+use super::{Cut, translated};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    apis: u8,
+    client_streams: bool,
+    include_usage: bool,
+    cut: Cut<'a>,
+}
+
+/// Checks the properties on one input.
+pub fn check(input: &[u8]) {
+    let Some(input) = super::read::<Input<'_>>(input) else {
+        return;
+    };
+    let (upstream_api, client, harmony) = match input.apis % 5 {
+        0 => (Api::Chat, Api::Responses, false),
+        1 => (Api::Responses, Api::Chat, false),
+        2 => (Api::Completions, Api::Responses, false),
+        3 => (Api::Chat, Api::Responses, true),
+        _ => (Api::Chat, Api::Chat, true),
+    };
+    let plan = ReplyPlan {
+        upstream_api,
+        harmony,
+        responses: translated::echo(),
+        include_usage: input.include_usage,
+        ..ReplyPlan::new(client, input.client_streams)
+    };
+    translated::check(&plan, &input.cut);
+}
