@@ -9,6 +9,9 @@ use crate::output::Phase;
 /// Bytes that a header may have, as it is spelled. What is longer was no header.
 const MAX_HEADER: usize = 512;
 
+/// Bytes of a character behind its first.
+const MAX_REST: usize = 3;
+
 /// Tokens that a header may have: `<|start|>`, `<|channel|>` and `<|constrain|>` are three. What has more was no header. Each token is
 /// weighed against all before it, so that their number has to be bounded for the work to be.
 const MAX_TOKENS: usize = 8;
@@ -102,7 +105,10 @@ impl Header {
                 Unit::Ascii(_, len) | Unit::Other(len) => len,
                 Unit::Incomplete | Unit::End => text.len() - taken,
             };
-            if self.raw.len() + len > MAX_HEADER {
+            // What follows a header may be text, and must not begin inside a character.
+            let goes_on = text.get(taken).is_some_and(|byte| (byte & 0xC0) == 0x80);
+            let limit = MAX_HEADER + if goes_on { MAX_REST } else { 0 };
+            if self.raw.len() + len > limit {
                 return Taken::Spoilt(taken);
             }
             self.raw

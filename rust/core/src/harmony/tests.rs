@@ -386,7 +386,7 @@ fn tokens_without_end_cost_no_more_than_their_bytes() {
         ("<|start|>assistant", "<|channel|>final "),
         ("<|channel|>final<|message|>a", "<|start|>assistant"),
     ] {
-        let reply = [lead, &token.repeat(1 << 17)].concat();
+        let reply = [lead, &token.repeat(1 << 16)].concat();
         let mut decoder = Decoder::default();
         let mut pieces = 0_usize;
         let mut bytes = 0;
@@ -411,4 +411,16 @@ fn too_many_tokens_make_no_header() {
         said(&format!("<|channel|>final{tokens}json")),
         [final_answer("<|constrain|><|constrain|>json"), Break]
     );
+}
+
+#[test]
+fn a_header_that_is_given_up_ends_between_characters() {
+    for before in 0..4 {
+        let words = [&"j".repeat(before), "é\u{1F600}".repeat(200).as_str()].concat();
+        let said = said(&format!("<|constrain|>{words}"));
+        let [Says(_, text), Break] = &said[..] else {
+            panic!("{said:?}");
+        };
+        assert!(words.ends_with(text.as_str()), "{text}");
+    }
 }
