@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from sluicegate.responses.changes import tell
 from sluicegate.responses.entry import DELETED, Claim
 from sluicegate.responses.errors import Fenced, QueueFull, StoreError
 from sluicegate.responses.repository import index_items
@@ -60,6 +61,7 @@ class Batch:
             + [(keep.row["owner"], keep.id, [*keep.item_ids, *keep.final.item_ids]) for keep in kept]
             + [(begin.row["owner"], begin.id, begin.item_ids) for begin in begun],
         )
+        await tell(connection, [write.id for write in appends])
         return refused
 
     async def _room(self, connection: AsyncConnection, refused: dict[int, StoreError]) -> list[Begin]:

@@ -16,6 +16,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from sluicegate.config import StoreConfig
 from sluicegate.responses.errors import Contended, StoreUnavailable, Unstorable
@@ -88,6 +89,13 @@ class Database:
             _, reading = await self._opened()
             async with reading.connect() as connection:
                 yield connection
+
+    async def dedicated(self, operation: str) -> AsyncConnection:
+        """A connection that belongs to nobody else; whoever asked closes it. Raises `StoreUnavailable`."""
+        with self._failures(operation):
+            await self._opened()
+            engine = create_async_engine(self._url, poolclass=NullPool, hide_parameters=True)
+            return await engine.connect()
 
     async def undisturbed(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of `work`, which ends by itself even if whoever waits for it is cancelled.

@@ -1,18 +1,21 @@
 """Following a response's events as they are kept, whichever process runs it.
 
-What this process commits reaches its own followers at once. What another process commits is found by asking
-the store every `POLL_SECONDS`, in one query for all that is followed here, and only while something is: with
-the writers' window that makes some 110 ms and a commit at most, whether the processes share a file or a
-server, and needs no sockets between them that could be stale after a crash.
+What this process commits reaches its own followers at once, and what it runs it asks nobody about. Of what
+another process commits PostgreSQL tells; in case that goes wrong it is asked every `NET_SECONDS`, too. SQLite
+tells nobody, and is asked every `POLL_SECONDS`: with the writers' window that makes some 110 ms and a commit
+at most. It is one query for all that is followed here and runs elsewhere, or waits, and needs no sockets
+between the processes that could be stale after a crash.
 """
 
 import asyncio
 import contextlib
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from sqlalchemy import TextClause, select, text
 
+from sluicegate.responses.changes import Listener
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, ENDED
 from sluicegate.responses.errors import NotFound, StoreUnavailable
@@ -22,9 +25,12 @@ from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Final
 
 POLL_SECONDS = 0.025
+NET_SECONDS = 1.0
 
-# Every so many polls it is asked whether what is followed is still there: deleting leaves no event.
-_EXISTENCE_POLLS = 20
+# How often it is asked whether what is followed is still there: deleting leaves no event.
+_EXISTENCE_SECONDS = 0.5
+
+_RETRY_SECONDS = 1.0
 
 # Held for one slow follower; past that it reads the store again when it is ready.
 _BACKLOG_BYTES = 1024 * 1024
@@ -77,6 +83,10 @@ class Following:
         self._positions: dict[str, int] = {}
         """The number of the last event that the poll, or this process, has told followers of."""
         self._poll: asyncio.Task[None] | None = None
+        self._listener = None if database.path is not None else Listener(database, self._heard)
+        self._listen_again = 0.0
+        self._told: set[str] = set()
+        self._stirred = asyncio.Event()
         self._closed = False
 
     async def follow(self, id: str, owner: str, after: int = -1) -> AsyncIterator[bytes]:
@@ -115,10 +125,12 @@ class Following:
         self._feeds.setdefault(id, set()).add(feed)
         self._positions.setdefault(id, -1)
         if self._poll is None or self._poll.done():
-            self._poll = asyncio.get_running_loop().create_task(self._poll_others())
+            self._poll = asyncio.get_running_loop().create_task(self._watch())
+        self._stirred.set()
         try:
             yield feed
         finally:
+            self._stirred.set()
             feeds = self._feeds[id]
             feeds.discard(feed)
             if not feeds:
@@ -146,25 +158,70 @@ class Following:
         self._closed = True
         for id in self._feeds:
             self._end(id)
+        self._stirred.set()
         if self._poll is not None:
             await self._poll
+        if self._listener is not None:
+            await self._listener.close()
 
     # === what other processes commit ===
 
-    async def _poll_others(self) -> None:
-        polls = 0
+    def look(self, id: str) -> None:
+        """There is something new of this response, or it begins to run here, or runs here no more."""
+        if id in self._feeds:
+            self._told.add(id)
+            self._stirred.set()
+
+    def _heard(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            if not self._is_local(id):
+                self.look(id)
+
+    async def _watch(self) -> None:
+        asked = checked = time.monotonic()
         while self._feeds and not self._closed:
-            await asyncio.sleep(POLL_SECONDS)
-            polls += 1
-            ids = [id for id in self._feeds if not self._is_local(id)]
+            await self._listen()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), self._pause(asked))
+            self._stirred.clear()
+            told, self._told = self._told & self._feeds.keys(), set()
+            now = time.monotonic()
             try:
+                if now - asked >= self._interval:
+                    asked = now
+                    told |= set(self._elsewhere())
+                ids = list(told)
                 for start in range(0, len(ids), _MANY):
                     await self._ask(ids[start : start + _MANY])
-                if polls % _EXISTENCE_POLLS == 0:
-                    await self._notice_deleted()
+                if now - checked >= _EXISTENCE_SECONDS:
+                    checked = now
+                    await self._notice_deleted(ids)
             except StoreUnavailable:
                 # Counted where it happened. Whoever waits goes on waiting: the store may come back.
-                await asyncio.sleep(1)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _elsewhere(self) -> list[str]:
+        return [id for id in self._feeds if not self._is_local(id)]
+
+    @property
+    def _interval(self) -> float:
+        return POLL_SECONDS if self._listener is None else NET_SECONDS
+
+    def _pause(self, asked: float) -> float | None:
+        """How long nothing has to be asked, unless something is told; None: for ever."""
+        return max(asked + self._interval - time.monotonic(), 0) if self._elsewhere() else None
+
+    async def _listen(self) -> None:
+        """Listen, if there is somebody to listen to; what was told while nobody listened is asked for."""
+        now = time.monotonic()
+        listener = self._listener
+        if listener is None or listener.listens or now < self._listen_again or not self._elsewhere():
+            return
+        self._listen_again = now + NET_SECONDS
+        with contextlib.suppress(StoreUnavailable):
+            await listener.open()
+            self._told.update(self._elsewhere())
+            self._stirred.set()
 
     async def _ask(self, ids: list[str]) -> None:
         size = 1
@@ -184,8 +241,9 @@ class Following:
             if status in ENDED:
                 self._end(id)
 
-    async def _notice_deleted(self) -> None:
-        ids = list(self._feeds)
+    async def _notice_deleted(self, ids: list[str]) -> None:
+        if not ids:
+            return
         async with self._database.read("follow") as connection:
             there = set(
                 (

@@ -13,11 +13,13 @@ import json
 import secrets
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from sqlalchemy import func, or_, select, true, update
+from sqlalchemy import func, or_, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.responses import objects
+from sluicegate.responses.changes import tell
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, PREAMBLE_EVENTS, Claim, Entry, Work
 from sluicegate.responses.errors import Fenced, NotFound
@@ -27,6 +29,9 @@ from sluicegate.responses.schema import events, payloads, responses
 # A response that has been begun this often and never came to anything is not begun again: it may be what
 # kills the processes.
 MAX_ATTEMPTS = 5
+
+# Variables of one statement are limited.
+_MANY = 500
 
 
 class Leases:
@@ -49,36 +54,52 @@ class Leases:
 
     async def claim(self, room: int) -> list[Work]:
         """Take on at most `room` queued responses: of callers with little under way first, then by age."""
+        # Chosen without a lock, which other writers would wait for: what others take meanwhile is left out.
         now = time.time()
-        async with self._database.transaction("claim") as connection:
-            ids = await self._next(connection, room, now)
-            return await self._take(connection, ids, now) if ids else []
-
-    async def _next(self, connection: AsyncConnection, room: int, now: float) -> list[str]:
-        ready = (
-            responses.c.status == "queued",
-            responses.c.not_before <= now,
-            responses.c.model.in_(self.models),
-        )
-        owners = (
-            (await connection.execute(select(responses.c.owner).where(*ready).distinct())).scalars().all()
-        )
-        if not owners:
+        ids = await self._next(room, now)
+        if not ids:
             return []
+        async with self._database.transaction("claim") as connection:
+            return await self._take(connection, ids, now)
+
+    async def _next(self, room: int, now: float) -> list[str]:
+        place = func.row_number().over(
+            partition_by=responses.c.owner, order_by=(responses.c.queued_at, responses.c.id)
+        )
+        ready = (
+            select(responses.c.id, responses.c.owner, place.label("place"))
+            .where(
+                responses.c.status == "queued",
+                responses.c.not_before <= now,
+                responses.c.model.in_(self.models),
+            )
+            .subquery()
+        )
+        oldest = select(ready.c.owner, ready.c.id).where(ready.c.place <= room).order_by(ready.c.place)
         counts = select(responses.c.owner, func.count()).where(responses.c.status == "in_progress")
-        rows = (await connection.execute(counts.group_by(responses.c.owner))).all()
-        running: dict[str, int] = {row[0]: row[1] for row in rows}
         waiting: dict[str, list[str]] = {}
-        for owner in owners:
-            oldest = select(responses.c.id).where(*ready, responses.c.owner == owner)
-            oldest = oldest.order_by(responses.c.queued_at, responses.c.id).limit(room)
-            waiting[owner] = list((await connection.execute(oldest)).scalars())
+        async with self._database.read("queue") as connection:
+            for owner, id in (await connection.execute(oldest)).all():
+                waiting.setdefault(owner, []).append(id)
+            if not waiting:
+                return []
+            rows = (await connection.execute(counts.group_by(responses.c.owner))).all()
+        running: dict[str, int] = {row[0]: row[1] for row in rows}
         return fair(waiting, running, room, self._turns)
 
     async def _take(self, connection: AsyncConnection, ids: list[str], now: float) -> list[Work]:
+        # What is locked is being taken or cancelled by somebody else.
+        query = (
+            select(*ENTRY, payloads.c.request, payloads.c.response)
+            .join(payloads, payloads.c.response_id == responses.c.id)
+            .where(responses.c.id.in_(ids), responses.c.status == "queued")
+            .order_by(responses.c.id)
+            .with_for_update(skip_locked=True, of=responses)
+        )
+        rows = {row[0]: row for row in (await connection.execute(query)).all()}
         await connection.execute(
             update(responses)
-            .where(responses.c.id.in_(ids), responses.c.status == "queued")
+            .where(responses.c.id.in_(list(rows)))
             .values(
                 status="in_progress",
                 holder=self.holder,
@@ -87,39 +108,42 @@ class Leases:
                 attempts=responses.c.attempts + 1,
             )
         )
-        # What was queued a moment ago and is ours now was taken here.
-        query = (
-            select(*ENTRY, payloads.c.request, payloads.c.response)
-            .join(payloads, payloads.c.response_id == responses.c.id)
-            .where(responses.c.id.in_(ids), responses.c.holder == self.holder)
-        )
-        rows = {row[0]: row for row in (await connection.execute(query)).all()}
         works = []
         for id in ids:
             if id in rows:
                 *columns, request, made = rows[id]
                 entry = Entry(*columns)
+                entry = replace(
+                    entry, status="in_progress", fence=entry.fence + 1, attempts=entry.attempts + 1
+                )
                 works.append(Work(entry, Claim(id, entry.fence), request, json.loads(made)))
         await _begin(connection, works)
+        await tell(connection, [work.entry.id for work in works])
         return works
 
-    async def renew(self) -> None:
-        """Renew every lease of this process."""
+    async def renew(self, claims: Sequence[Claim]) -> None:
+        """Renew the leases of these, where they still hold."""
         until = time.time() + self._seconds
-        async with self._database.transaction("renew") as connection:
-            await connection.execute(
-                update(responses)
-                .where(responses.c.holder == self.holder, responses.c.status == "in_progress")
-                .values(lease_until=until)
+        for start in range(0, len(claims), _MANY):
+            same = tuple_(responses.c.id, responses.c.fence).in_(
+                [(claim.id, claim.fence) for claim in claims[start : start + _MANY]]
             )
+            query = select(responses.c.id).where(same, responses.c.status == "in_progress")
+            async with self._database.transaction("renew") as connection:
+                rows = await connection.execute(query.order_by(responses.c.id).with_for_update())
+                await connection.execute(
+                    update(responses)
+                    .where(responses.c.id.in_(rows.scalars().all()))
+                    .values(lease_until=until)
+                )
 
-    async def held(self) -> set[str]:
-        """The responses that this process still holds."""
-        query = select(responses.c.id).where(
+    async def held(self) -> set[Claim]:
+        """What this process still holds."""
+        query = select(responses.c.id, responses.c.fence).where(
             responses.c.holder == self.holder, responses.c.status == "in_progress"
         )
         async with self._database.read("held") as connection:
-            return set((await connection.execute(query)).scalars())
+            return {Claim(id, fence) for id, fence in (await connection.execute(query)).all()}
 
     async def abandoned(self, queued_before: float, limit: int = 50) -> list[Entry]:
         """Responses whose process is gone, and those that have been queued since before that time."""

@@ -142,8 +142,11 @@ class Repository:
         """Let the retention of these begin anew."""
         async with self._database.transaction("touch") as connection:
             until = time.time() + self._retention
+            query = select(responses.c.id).where(responses.c.id.in_(ids)).order_by(responses.c.id)
+            # What somebody else holds is being used, too.
+            free = (await connection.execute(query.with_for_update(skip_locked=True))).scalars().all()
             await connection.execute(
-                update(responses).where(responses.c.id.in_(ids)).values(expires_at=until)
+                update(responses).where(responses.c.id.in_(free)).values(expires_at=until)
             )
 
     async def holder_of_item(self, item_id: str, owner: str) -> Stored:

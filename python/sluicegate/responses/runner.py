@@ -63,6 +63,8 @@ class Runner:
         self._idle = asyncio.Event()
         self._stopping = False
         self._stopped = asyncio.Event()
+        self.changed: Callable[[str], None] = lambda id: None
+        """Called with each response that begins to run here, or runs here no more."""
 
     @property
     def running(self) -> int:
@@ -141,8 +143,12 @@ class Runner:
         room = self._config.concurrency - len(self._jobs)
         if room <= 0 or not self._database.exists or not await self._leases.any_queued():
             return
-        for work in await self._leases.claim(room):
+        works = await self._leases.claim(room)
+        for work in works:
             self._begin(work, execute)
+        if works:
+            # Others may have taken some of what was chosen: there may be more.
+            self._wake.set()
 
     def _begin(self, work: Work, execute: Execute) -> None:
         job = Job(
@@ -152,6 +158,7 @@ class Runner:
             patience=self._config.lease_seconds,
         )
         self._jobs[work.entry.id] = job
+        self.changed(work.entry.id)
         task = asyncio.get_running_loop().create_task(self._run(job, execute))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -173,6 +180,7 @@ class Runner:
         finally:
             if self._jobs.get(id) is job:
                 del self._jobs[id]
+                self.changed(id)
             self._idle.set()
             self._wake.set()
 
@@ -193,16 +201,16 @@ class Runner:
 
     async def _renew(self) -> None:
         if self._jobs:
-            await self._leases.renew()
+            await self._leases.renew([job.work.claim for job in self._jobs.values()])
 
     async def _notice_lost(self) -> None:
         if not self._jobs:
             return
-        jobs = dict(self._jobs)
+        jobs = list(self._jobs.values())
         held = await self._leases.held()
-        for id, job in jobs.items():
+        for job in jobs:
             # One whose end has just been kept is not held any more, and has not lost anything.
-            if id not in held and not job.ending:
+            if job.work.claim not in held and not job.ending:
                 job.lose()
 
     # === what others left behind ===

@@ -85,6 +85,7 @@ class ResponseStore:
             self._broke,
         )
         self._following = Following(database, self._repository, self._runner.runs)
+        self._runner.changed = self._following.look
         self._writer.published = self._published
         self._writer.lost = self._lost
         self._started = False

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.config import StoreConfig
@@ -44,8 +44,7 @@ class Upkeep:
             responses.c.expires_at < time.time(), responses.c.status.in_((*ENDED, DELETED))
         )
         async with self._database.transaction("expire") as connection:
-            ids = (await connection.execute(query.limit(_AT_ONCE))).scalars().all()
-            return await _delete(connection, ids)
+            return await _delete(connection, query.limit(_AT_ONCE))
 
     async def _shrink(self) -> int:
         async with self._database.read("size") as connection:
@@ -66,10 +65,13 @@ class Upkeep:
             chosen.append(id)
             excess -= size
         async with self._database.transaction("shrink") as connection:
-            return await _delete(connection, chosen)
+            return await _delete(connection, select(responses.c.id).where(responses.c.id.in_(chosen)))
 
 
-async def _delete(connection: AsyncConnection, ids: Sequence[str]) -> int:
+async def _delete(connection: AsyncConnection, chosen: Select[str]) -> int:
+    """Delete these; not those that somebody else deletes or uses just now."""
+    free = chosen.order_by(responses.c.id).with_for_update(skip_locked=True)
+    ids: Sequence[str] = (await connection.scalars(free)).all()
     if ids:
         await connection.execute(delete(responses).where(responses.c.id.in_(ids)))
         await delete_rest(connection, ids)
