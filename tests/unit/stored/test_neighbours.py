@@ -50,7 +50,7 @@ def failures(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> list[str]
 async def test_an_items_id_that_is_no_key_costs_nobody_a_response(store: ResponseStore, id: str) -> None:
     ids = [f"resp_{n}" for n in range(9)]
     for n, response_id in enumerate(ids):
-        keep(store, response_id, **({"input": [item(id)]} if n == 4 else {}))
+        keep(store, response_id, input=[item(id if n == 4 else f"msg_{n}")])
     for response_id in ids:
         assert (await shown(store, response_id))["status"] == "completed"
 
@@ -115,12 +115,10 @@ async def test_a_batch_is_not_taken_apart_where_the_store_itself_fails(
     await create(store, model="another")
     tries = 0
 
-    @contextlib.asynccontextmanager
-    async def transaction(operation: str) -> AsyncIterator[None]:
+    def transaction(operation: str) -> contextlib.AbstractAsyncContextManager[Any]:
         nonlocal tries
         tries += 1
         raise StoreUnavailable("down")
-        yield
 
     monkeypatch.setattr(store._database, "transaction", transaction)
     made = await asyncio.gather(*(create(store) for _ in range(50)), return_exceptions=True)
