@@ -121,7 +121,23 @@ def run_demo(
     missing = heard.missing(sent)
     for name in missing:
         console.print(f"missing: {name}", style="red", markup=False)
-    return 1 if missing else 0
+    if missing:
+        return 1
+    console.print()
+    console.print(_next_steps(), markup=False, soft_wrap=True)
+    return 0
+
+
+def _next_steps() -> str:
+    called = Path(sys.argv[0]).name == "sluicegate"
+    program = sys.argv[0] if called else f"{sys.executable} -m sluicegate"
+    asked = {"model": DEFAULT_MODEL, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    return (
+        "Try next:\n"
+        f"  {program} mock & {program} serve &\n"
+        "  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\\n"
+        f"    -d '{json.dumps(asked)}'"
+    )
 
 
 def _plain_console() -> Console:
