@@ -1,27 +1,36 @@
-# setup   a .venv with the package built in release mode and the development tools
-# run     the demo: gateway + scripted upstream + one streamed reply with usage and cost
-# test    everything that must pass
+# run     the demo: gateway + scripted upstream + one streamed reply with usage and cost; needs no development tools (WHEEL=dist/*.whl needs no Rust)
+# setup   a .venv with the wheel and the development tools
+# test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-alone test-real test-clients test-wheel test-docs
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
-# fuzz    each fuzz target for some seconds
+# fuzz    each fuzz target for SECONDS_EACH seconds
+# wheel   the wheel and the source distribution in dist/
+#
+# PROFILE=quick builds in a quarter of the time what is nearly as fast as PROFILE=release. Wheels and measurements are
+# release builds unless PROFILE says otherwise, all else is a quick one.
 
 PYTHON ?= python3
 VENV ?= .venv
+RUN_VENV ?= .venv-run
 BIN = $(VENV)/bin
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 SECONDS_EACH ?= 20
+PROFILE ?= $(if $(filter wheel bench%,$(MAKECMDGOALS)),release,quick)
+DIST = $(if $(filter release,$(PROFILE)),dist,$(TARGET)/dist-$(PROFILE))
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
+SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyproject.toml README.md LICENSE
+NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-rust test-python node-clients soak check format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run node-clients soak check format bench bench-core bench-load fuzz wheel clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^# \{0,1\}//p' Makefile
 
 $(BIN)/activate:
-	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
+	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
@@ -29,22 +38,59 @@ $(VENV)/.tools: pyproject.toml | $(BIN)/activate
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet >/dev/null
+$(DIST)/.built: $(SOURCES) | $(VENV)/.tools
+	@mkdir -p $(DIST) && rm -f $(DIST)/*.whl $(DIST)/*.tar.gz
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile $(PROFILE) --locked --quiet --out $(DIST)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin sdist --out $(DIST)
 	@touch $@
 
-setup: $(VENV)/.built
+wheel: $(DIST)/.built
 
-run: setup
-	$(BIN)/sluicegate demo
+$(VENV)/.installed-$(PROFILE): $(DIST)/.built $(VENV)/.tools
+	$(BIN)/python -m pip install --quiet $(DIST)/*.whl
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
+	@rm -f $(VENV)/.installed-* && touch $@
 
-test: test-rust test-python
+setup: $(VENV)/.installed-$(PROFILE)
+
+# Where a file of tests has a gateway for all its tests, one process runs all of them.
+RERUN = tests/rerun.py
+TOGETHER = -n 2 --dist loadscope -m 'not alone'
+STAGES = test-rust test-unit test-contract test-e2e test-alone test-real test-clients test-wheel test-docs
+.PHONY: test $(STAGES)
+
+test: setup
+	@$(BIN)/python $(RERUN) --begin
+	@SLUICEGATE_TEST_RUN=1 $(MAKE) --no-print-directory --keep-going $(STAGES); failed=$$?; \
+	    $(BIN)/python $(RERUN) --end && exit $$failed
 
 test-rust:
-	cargo test --workspace --locked --quiet
+	@$(PYTHON) $(RERUN) $@ cargo
 
-test-python: setup
-	$(BIN)/python -m pytest
+test-unit: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/unit tests/house
+
+test-contract: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/contract
+
+test-e2e: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
+
+test-alone: setup
+	@$(BIN)/python $(RERUN) $@ pytest -m alone tests
+
+test-real: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e
+
+test-clients: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/clients
+
+test-wheel: setup
+	@SLUICEGATE_TEST_DIST=$(abspath $(DIST)) $(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/wheel
+
+# Until there are such tests the stage is empty.
+test-docs: setup
+	@$(if $(wildcard tests/docs),$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/docs,echo "test-docs: there are none")
 
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m soak
@@ -79,8 +125,16 @@ bench-load: setup
 	$(BIN)/python -m benches.load --install
 	$(BIN)/python -m benches.load
 
-wheel: $(VENV)/.tools
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --sdist --out dist
+# An environment of its own, with what the gateway needs to run and nothing else.
+$(RUN_VENV)/.built: $(if $(WHEEL),$(wildcard $(WHEEL)),$(SOURCES))
+	$(NEEDS_PYTHON)
+	@test -e $(RUN_VENV)/bin/pip || $(PYTHON) -m venv $(RUN_VENV)
+	$(RUN_VENV)/bin/pip install --quiet --disable-pip-version-check \
+	    $(if $(WHEEL),--force-reinstall $(wildcard $(WHEEL)),. -C maturin.build-args="--profile $(PROFILE) --locked")
+	@touch $@
+
+run: $(RUN_VENV)/.built
+	@$(RUN_VENV)/bin/sluicegate demo
 
 clean:
-	rm -rf $(VENV) target dist
+	rm -rf $(VENV) $(RUN_VENV) target dist

@@ -32,6 +32,7 @@ async def faulty(config: dict[str, Any], tmp_path: Path) -> AsyncIterator[Gatewa
         await process.kill()
 
 
+@pytest.mark.alone
 async def test_streams_go_on_while_the_gil_is_held(
     faulty: GatewayProcess, upstream: ScriptedUpstream
 ) -> None:

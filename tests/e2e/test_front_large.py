@@ -83,6 +83,7 @@ def completion(content: str) -> bytes:
     return json.dumps(whole).encode()
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("asked", "answered"),

@@ -10,6 +10,7 @@ SECONDS = 20.0
 STREAMS = 60
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(150)
 async def test_nothing_is_lost_doubled_or_kept(tmp_path: Path) -> None:
     record = await soak(SECONDS, STREAMS, tmp_path)

@@ -1,0 +1,207 @@
+"""Runs one stage of the tests; what fails is run again alone, up to twice.
+
+    python tests/rerun.py STAGE pytest ARGUMENTS...    a stage of Python tests
+    python tests/rerun.py STAGE cargo                  all Rust tests
+    python tests/rerun.py --end                        what the stages of one `make test` come to
+
+A run is red if a test failed each time, if more than three tests needed another attempt, or if a stage could
+not be carried out; else it is green. With `STRICT=1` each test that needed another attempt must also stand in
+`tests/quarantine.toml`. Each run ends with `retried: N` and the names. What was run again is kept in
+`target/test-report/retried.jsonl`.
+
+A stage is a run of its own unless `SLUICEGATE_TEST_RUN=1` says that others come before and after it.
+`SEED` repeats the seed of hypothesis and proptest.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.quarantine import Quarantine, QuarantineFault
+from harness.runners import Attempt, PytestRunner, RustRunner
+
+ROOT = Path(__file__).parents[1]
+ATTEMPTS = 3
+MAX_RETRIED = 3
+MAX_RUN_AGAIN = 8
+"""Beyond these nothing is run again: so many failures are no accident, and the run is red anyway."""
+
+
+class Runner(Protocol):
+    """One stage's tests."""
+
+    def run_all(self) -> tuple[dict[str, Attempt], list[str]]:
+        """The tests that failed, and what could not be run at all."""
+
+    def run_one(self, test: str) -> Attempt:
+        """That test alone."""
+
+
+@dataclass
+class Retried:
+    """A test that did not pass at once."""
+
+    stage: str
+    test: str
+    seed: int
+    outcomes: list[str] = field(default_factory=list)
+    """`passed` or `failed`, in order."""
+    seconds: list[float] = field(default_factory=list)
+    longest_stall: list[float] = field(default_factory=list)
+    """Seconds that a thread which wakes up every 20 ms was late, at most, during each attempt."""
+
+    def add(self, attempt: Attempt) -> None:
+        self.outcomes.append("passed" if attempt.passed else "failed")
+        self.seconds.append(round(attempt.seconds, 2))
+        self.longest_stall.append(round(attempt.longest_stall, 2))
+
+    @property
+    def passed(self) -> bool:
+        return self.outcomes[-1] == "passed"
+
+
+@dataclass
+class Stage:
+    """What came of a stage. `cpu_seconds` are those of all processes that it started."""
+
+    stage: str
+    seconds: float
+    cpu_seconds: float
+    broken: list[str]
+
+
+class Report:
+    """What one run leaves below `target/test-report`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._retried = folder / "retried.jsonl"
+        self._stages = folder / "stages.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def begin(self) -> None:
+        self._retried.write_text("")
+        self._stages.write_text("")
+
+    def add(self, stage: Stage, retried: Sequence[Retried]) -> None:
+        _append(self._retried, [asdict(each) for each in retried])
+        _append(self._stages, [asdict(stage)])
+
+    def retried(self) -> list[Retried]:
+        return [Retried(**line) for line in _read(self._retried)]
+
+    def stages(self) -> list[Stage]:
+        return [Stage(**line) for line in _read(self._stages)]
+
+
+def _append(file: Path, lines: Sequence[Mapping[str, object]]) -> None:
+    with file.open("a") as out:
+        out.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def run_stage(name: str, runner: Runner, seed: int) -> tuple[Stage, list[Retried]]:
+    """All tests of a stage, and those that failed again."""
+    began, before = time.monotonic(), _cpu_seconds()
+    failed, broken = runner.run_all()
+    retried = [Retried(name, test, seed) for test in failed]
+    for each in retried:
+        each.add(failed[each.test])
+        while len(retried) <= MAX_RUN_AGAIN and not each.passed and len(each.outcomes) < ATTEMPTS:
+            print(f"\n{name}: once more, alone: {each.test}", flush=True)
+            each.add(runner.run_one(each.test))
+    stage = Stage(name, round(time.monotonic() - began, 1), round(_cpu_seconds() - before, 1), broken)
+    return stage, retried
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def problems(
+    stages: Sequence[Stage], retried: Sequence[Retried], quarantine: Quarantine | None, today: date
+) -> list[str]:
+    """Why the run is red; nothing if it is green. `quarantine`: where the run is strict."""
+    found = [f"{stage.stage}: {broken}" for stage in stages for broken in stage.broken]
+    found += [f"failed each time: {each.test}" for each in retried if not each.passed]
+    if len(retried) > MAX_RETRIED:
+        found.append(f"more than {MAX_RETRIED} tests did not pass at once")
+    if quarantine is not None:
+        known = quarantine.tests(today)
+        found += [
+            f"needed another attempt and is not in quarantine: {each.test}"
+            for each in retried
+            if each.passed and each.test not in known
+        ]
+    return found
+
+
+def end(report: Report) -> int:
+    """Says what the run comes to; its exit status."""
+    stages, retried = report.stages(), report.retried()
+    print()
+    for stage in stages:
+        print(f"{stage.stage:<14} {stage.seconds:>7.1f} s   {stage.cpu_seconds:>7.1f} s of CPU")
+    red: list[str] = []
+    quarantine = None
+    try:
+        found = Quarantine.read(ROOT / "tests" / "quarantine.toml")
+        quarantine = found if os.environ.get("STRICT") == "1" else None
+    except QuarantineFault as fault:
+        red.append(f"tests/quarantine.toml: {fault}")
+    red += problems(stages, retried, quarantine, date.today())
+    for problem in red:
+        print(f"red: {problem}")
+    print(f"retried: {len(retried)}")
+    for each in retried:
+        print(f"  {each.test}: {', '.join(each.outcomes)} (longest stalls {each.longest_stall} s)")
+    return 1 if red else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="rerun.py")
+    parser.add_argument("--end", action="store_true", help="what the stages of this run come to")
+    parser.add_argument("--begin", action="store_true", help="forget the last run")
+    parser.add_argument("stage", nargs="?")
+    parser.add_argument("kind", nargs="?", choices=("pytest", "cargo"))
+    options, arguments = parser.parse_known_args()
+    folder = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "test-report"
+    report = Report(folder)
+    if options.begin:
+        report.begin()
+        return 0
+    if options.end:
+        return end(report)
+    if options.kind is None:
+        parser.error("a stage, and pytest or cargo, are needed")
+    part = os.environ.get("SLUICEGATE_TEST_RUN") == "1"
+    if not part:
+        report.begin()
+    seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
+    runner: Runner
+    if options.kind == "cargo":
+        runner = RustRunner(ROOT, seed)
+    else:
+        runner = PytestRunner(ROOT, seed, folder / f"{options.stage}.outcomes.jsonl", arguments)
+    stage, retried = run_stage(options.stage, runner, seed)
+    report.add(stage, retried)
+    print(f"{stage.stage}: {stage.seconds:.0f} s ({stage.cpu_seconds:.0f} s of CPU), seed {seed}", flush=True)
+    if not part:
+        return end(report)
+    return 1 if stage.broken or not all(each.passed for each in retried) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
