@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 Ending = Literal["complete", "eof", "reset"]
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ from sluicegate.errors import ParseError, RelayClosed
 Headers = Sequence[tuple[bytes, bytes]]
 Whole = tuple[int, Headers, bytes]
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 @dataclass

@@ -16,8 +16,8 @@ import httpx
 from fakes.exposition import Samples
 from sluicegate.testing import ScriptedUpstream
 
-START_SECONDS = 30.0
-WAIT_SECONDS = 10.0
+START_SECONDS = 60.0
+WAIT_SECONDS = 30.0
 
 Line = dict[str, Any]
 

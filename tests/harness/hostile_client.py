@@ -12,7 +12,7 @@ from raw_http import RawConnection
 
 BODY = request_body()
 STREAM_BODY = request_body(stream=True)
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 Ending = Literal["closed", "reset"]
 

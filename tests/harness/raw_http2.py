@@ -21,7 +21,7 @@ from harness.wire_stand import CHAT
 from raw_http import RawConnection
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-PATIENCE = 10.0
+PATIENCE = 30.0
 FRAME_HEAD = 9
 NO_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 7, 8, 11
 

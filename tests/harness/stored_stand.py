@@ -17,7 +17,7 @@ from sluicegate.testing.responses import responses_reply
 
 OWNER = "tester"
 MODEL = "small"
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
 

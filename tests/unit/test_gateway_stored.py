@@ -15,7 +15,7 @@ from harness.stored_stand import sse, upstream_events
 from sluicegate.config import load_data
 
 RESPONSES = "/v1/responses"
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 def response(id: str, text: str) -> dict[str, Any]:
