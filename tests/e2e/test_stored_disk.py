@@ -200,6 +200,8 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
                 await background_is_refused(client)
                 line = await either_says(gateways, event="response_store_failed")
                 assert "readonly" in json.dumps(line)
+                early = await either_says(gateways, event="response_store_unwritable")
+                assert "is not writable" in early["reason"]
         finally:
             ran("chattr", "-i", str(path))
         async with serving(config, tmp_path) as (_, client):

@@ -7,16 +7,23 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 import sluicegate
 from sluicegate.cli import main
-from sluicegate.config import Config
+from sluicegate.config import Config, load_data
+from sluicegate.discovery import Listing
+
+# The command has the name of its module.
+serving = import_module("sluicegate.cli.serve")
 
 GOOD = """\
 upstreams: {local: {base_url: "http://127.0.0.1:1/v1", api_key: "${LOCAL_KEY}"}}
@@ -31,14 +38,23 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+class Served(NamedTuple):
+    """What the server was asked to serve."""
+
+    config: Config
+    path: Path | None
+    ports: Sequence[int]
+    tell: object
+
+
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, Path | None]]:
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """What the server was asked to serve; it is not started."""
-    calls: list[tuple[Config, Path | None]] = []
+    calls: list[Served] = []
     server = ModuleType("sluicegate.server")
 
-    def serve(config: Config, path: Path | None) -> int:
-        calls.append((config, path))
+    def serve(config: Config, path: Path | None, *, ports: Sequence[int], tell: object) -> int:
+        calls.append(Served(config, path, ports, tell))
         return 0
 
     server.serve = serve  # type: ignore[attr-defined]
@@ -90,50 +106,158 @@ def test_schema_is_json() -> None:
     assert json.loads(done.stdout)["title"] == "Config"
 
 
-def test_serve_hands_the_configuration_to_the_server(
-    file: Path, served: list[tuple[Config, Path | None]]
-) -> None:
+def test_serve_hands_the_configuration_to_the_server(file: Path, served: list[Served]) -> None:
     done = run("serve", "--config", file, LOCAL_KEY="x")
     assert done.exit_code == 0, done.output
-    ((config, path),) = served
+    ((config, path, _, _),) = served
     assert path == file
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
     assert list(config.models) == ["tiny"]
 
 
-def test_serve_options_come_before_the_file(file: Path, served: list[tuple[Config, Path | None]]) -> None:
+def test_serve_options_come_before_the_file(file: Path, served: list[Served]) -> None:
     options = ("--host", "127.0.0.2", "--port", 0, "--threads", 3)
     assert run("serve", "--config", file, *options, LOCAL_KEY="x").exit_code == 0
-    server = served[0][0].server
+    server = served[0].config.server
     assert (server.host, server.port, server.threads) == ("127.0.0.2", 0, 3)
 
 
 @pytest.mark.parametrize("options", [("--port", "70000"), ("--threads", "0"), ("--port", "x")])
-def test_serve_refuses_options_that_cannot_be(options: tuple[str, str], served: list[Any]) -> None:
+def test_serve_refuses_options_that_cannot_be(options: tuple[str, str], served: list[Served]) -> None:
     assert run("serve", *options).exit_code == 2
     assert served == []
 
 
-def test_serve_without_a_file_runs_the_defaults_and_says_so(served: list[tuple[Config, Path | None]]) -> None:
-    done = run("serve")
-    assert done.exit_code == 0
-    assert served == [(Config.default(), None)]
-    assert "No --config" in done.stderr
-    assert "mock-1" in done.stderr
-    assert "http://127.0.0.1:18101/v1" in done.stderr
+def test_serve_takes_a_file_in_three_ways(
+    file: Path, served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("serve", file, LOCAL_KEY="x").exit_code == 0
+    assert run("serve", "-c", file, LOCAL_KEY="x").exit_code == 0
+    file.rename(file.with_name("sluicegate.yaml"))
+    monkeypatch.chdir(file.parent)
+    assert run("serve", LOCAL_KEY="x").exit_code == 0
+    assert [call.path for call in served] == [file, file, Path("sluicegate.yaml")]
+    # A person at a terminal is told; a supervisor reads the log.
+    assert [call.tell for call in served] == [None, None, None]
+    assert [call.ports for call in served] == [(), (), ()]
 
 
-def test_serve_warns_of_a_gateway_that_is_open_to_all(served: list[Any]) -> None:
-    assert "no keys" in run("serve", "--host", "0.0.0.0").stderr
-    assert "no keys" not in run("serve", "--host", "::1").stderr
+def test_serve_reads_the_users_file_where_there_is_none_here(
+    file: Path, served: list[Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = tmp_path / "config" / "sluicegate" / "config.yaml"
+    users.parent.mkdir(parents=True)
+    file.rename(users)
+    monkeypatch.chdir(tmp_path)
+    assert run("serve", LOCAL_KEY="x", XDG_CONFIG_HOME=str(tmp_path / "config")).exit_code == 0
+    assert served[0].path == users
 
 
-def test_serve_ends_with_the_servers_status(monkeypatch: pytest.MonkeyPatch, served: list[Any]) -> None:
-    monkeypatch.setattr(sys.modules["sluicegate.server"], "serve", lambda config, path: 3)
-    assert run("serve").exit_code == 3
+def test_serve_without_anything_lists_what_answers(
+    served: list[Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        serving,
+        "local_servers",
+        lambda: {11434: Listing("http://127.0.0.1:11434/v1", ("a", "b", "c", "d"))},
+    )
+    done = run("serve", XDG_CONFIG_HOME=str(tmp_path))
+    assert done.exit_code == 2
+    assert "  sluicegate.yaml\n" in done.stderr
+    assert "sluicegate serve --upstream http://127.0.0.1:11434    # a, b, c and 1 more" in done.stderr
+    monkeypatch.setattr(serving, "local_servers", dict)
+    done = run("serve", XDG_CONFIG_HOME=str(tmp_path))
+    assert "11434 (Ollama), 8000 (vLLM), 8080 (llama.cpp), 30000 (SGLang), 1234 (LM Studio)" in done.stderr
+    assert served == []
 
 
-def test_serve_refuses_a_file_with_faults(file: Path, served: list[Any]) -> None:
+def test_serve_needs_no_file_where_an_upstream_is_named(served: list[Served]) -> None:
+    done = run(
+        *("serve", "--upstream", "http://10.0.0.1:8000/v1", "--upstream", "b=https://api.openai.com/v1"),
+        *("--key-env", "B_KEY", "--no-store"),
+        B_KEY="sekrit",
+    )
+    assert done.exit_code == 0, done.output
+    (call,) = served
+    assert list(call.config.upstreams) == ["local", "b"]
+    assert call.config.upstreams["local"].discover is not None
+    assert call.config.upstreams["local"].api_key is None
+    key = call.config.upstreams["b"].api_key
+    assert key is not None
+    assert key.get_secret_value() == "sekrit"
+    assert call.config.models == {}
+    assert not call.config.responses.store
+    assert call.path is None
+    assert call.ports == range(8080, 8090)
+    assert call.tell is not None
+
+
+def test_a_port_that_is_named_is_the_only_one(served: list[Served]) -> None:
+    assert run("serve", "--upstream", "http://h", "--port", "8085").exit_code == 0
+    assert served[0].ports == ()
+    assert served[0].config.server.port == 8085
+
+
+def test_serve_shows_what_its_options_stand_for(served: list[Served]) -> None:
+    options = (
+        "--upstream=localhost:11434",
+        "--key-env=A_KEY",
+        "--host",
+        "::1",
+        "--upstream",
+        "x=http://h/v1",
+    )
+    done = run("serve", *options, "--print-config", A_KEY="sekrit")
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load(done.stdout) == {
+        "server": {"host": "::1"},
+        "upstreams": {
+            "ollama": {"base_url": "http://localhost:11434", "discover": True, "api_key": "${A_KEY}"},
+            "x": {"base_url": "http://h/v1", "discover": True},
+        },
+    }
+    assert load_data(yaml.safe_load(done.stdout), {"A_KEY": "sekrit"}).server.host == "::1"
+    assert served == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("x.yaml", "--config", "y.yaml"), "twice"),
+        (("x.yaml", "--upstream", "http://h"), "exclude each other"),
+        (("--print-config",), "--upstream"),
+        (("--key-env", "HOME", "--upstream", "http://h"), "must follow"),
+        (("--upstream", "http://h", "--key-env", "HOME", "--key-env", "PATH"), "must follow"),
+        (("--upstream", "http://h", "--key-env", "NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE is not set"),
+        (("--upstream", "http://h", "--key-env", "sk-sekrit"), "not a key"),
+        (("--upstream", "a=http://h", "--upstream", "a=http://i"), "two upstreams are called a"),
+        (("--upstream", "a=ftp://h"), "upstreams.a.base_url"),
+        (("--upstream", "--upstream"), "cannot be values"),
+    ],
+)
+def test_serve_refuses_options_that_contradict_each_other(
+    options: tuple[str, ...], message: str, served: list[Served]
+) -> None:
+    done = run("serve", *options)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "sekrit" not in done.stderr
+    assert served == []
+
+
+def test_serve_warns_of_a_gateway_that_is_open_to_all(served: list[Served]) -> None:
+    upstream = ("serve", "--upstream", "http://127.0.0.1:1/v1")
+    assert "no keys" in run(*upstream, "--host", "0.0.0.0").stderr
+    assert "no keys" not in run(*upstream, "--host", "::1").stderr
+
+
+def test_serve_ends_with_the_servers_status(monkeypatch: pytest.MonkeyPatch, served: list[Served]) -> None:
+    monkeypatch.setattr(sys.modules["sluicegate.server"], "serve", lambda *_, **__: 3)
+    assert run("serve", "--upstream", "http://h").exit_code == 3
+
+
+def test_serve_refuses_a_file_with_faults(file: Path, served: list[Served]) -> None:
     done = run("serve", "--config", file)
     assert done.exit_code == 1
     assert "LOCAL_KEY is not set" in done.stderr

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.config import Config, PriceConfig
+from sluicegate.config import Config, PriceConfig, load_data
 from sluicegate.pricing import Cost, PriceTable, TariffPolicy, UsageLike, members, policy_for
 from sluicegate.pricing.rates import Rates, Tariff
 
@@ -239,18 +239,28 @@ def test_what_is_not_in_the_table_is_asked_for_elsewhere() -> None:
     assert PriceTable({}).tariff("b", "c") is None
 
 
+def configured() -> Config:
+    return load_data(
+        {
+            "upstreams": {"mock": {"base_url": "http://127.0.0.1:1/v1"}},
+            "models": {"mock-1": "mock"},
+            "prices": {"mock-1": {"input": 0.5, "output": 2}},
+        }
+    )
+
+
 def test_a_policy_with_tariffs_can_be_told_from_one_without() -> None:
     table = PriceTable({"a": PriceConfig.model_validate({"input": 1})})
     own = Own(table)
     assert isinstance(table, TariffPolicy)
-    assert isinstance(policy_for(Config.default()), TariffPolicy)
+    assert isinstance(policy_for(configured()), TariffPolicy)
     assert not isinstance(own, TariffPolicy)
     assert own.price("a", "a", Counts(input_tokens=2)) == Cost(input=Decimal("0.000002"))
     assert own.price("b", "b", Counts(input_tokens=2)) == Cost(input=Decimal(7))
 
 
-def test_the_default_configurations_model_has_a_price() -> None:
-    policy = policy_for(Config.default())
+def test_a_configured_model_has_its_price() -> None:
+    policy = policy_for(configured())
     assert policy.price("mock-1", "mock-1", Counts(input_tokens=2, output_tokens=1)) == Cost(
         input=Decimal("0.000001"), output=Decimal("0.000002")
     )

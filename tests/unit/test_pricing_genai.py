@@ -160,7 +160,8 @@ def test_the_list_can_be_left_out() -> None:
 
 def test_the_list_is_not_loaded_where_every_model_has_a_price() -> None:
     code = (
-        "import sys; from sluicegate.config import Config; from sluicegate.pricing import policy_for;"
-        "policy_for(Config.default()); sys.exit('genai_prices' in sys.modules)"
+        "import sys; from sluicegate.config import load_data; from sluicegate.pricing import policy_for;"
+        "policy_for(load_data({'upstreams': {'a': {'base_url': 'http://h'}}, 'models': {'m': 'a'},"
+        "'prices': {'m': {'input': 1}}})); sys.exit('genai_prices' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

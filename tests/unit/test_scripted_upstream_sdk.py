@@ -183,6 +183,7 @@ def test_the_mock_serves_until_it_is_told_to_stop(
     assert reply.json()["choices"][0]["message"]["content"] == "A sluice lets"
     os.kill(mock_process.pid, number)
     assert mock_process.wait(10) == 0
+    assert "sluicegate serve --upstream http://127.0.0.1:" in mock_process.stdout.readline()
     assert mock_process.stdout.read() == ""
 
 

@@ -2,17 +2,20 @@
 
 import errno
 import gc
+import os
 import resource
 import socket
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from sluicegate.config import load_data
 from sluicegate.server import interpreter
-from sluicegate.server.address import Address, hold_address
+from sluicegate.server.address import Address, hold_address, hold_first
+from sluicegate.server.holders import holder_of
 from sluicegate.server.limits import connections_for, raise_open_files
 from sluicegate.telemetry import Log
 
@@ -146,3 +149,36 @@ def test_what_lasts_is_not_looked_at_again() -> None:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
+
+
+# === which port ===
+
+
+def test_the_first_free_port_is_taken(hold: list[Address]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        free = hold_address("127.0.0.1", 0)
+        free.release()
+        hold.append(hold_first("127.0.0.1", (other.getsockname()[1], free.port)))
+        assert hold[0].port == free.port
+        with pytest.raises(OSError, match="in use"):
+            hold_first("127.0.0.1", (other.getsockname()[1],))
+
+
+def test_an_address_of_no_machine_is_told_at_once() -> None:
+    with pytest.raises(OSError, match="assign"):
+        hold_first("192.0.2.1", (8080, 8081))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has a port")
+def test_who_has_a_port_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert (holder_of(other.getsockname()[1]) or "").endswith(f"(pid {os.getpid()})")
+        port = other.getsockname()[1]
+    assert holder_of(port) is None
+
+
+def test_nobody_is_told_where_the_system_does_not_say(tmp_path: Path) -> None:
+    assert holder_of(80, tmp_path) is None
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "tcp").write_text("head\n short line\n")
+    assert holder_of(80, tmp_path) is None

@@ -3,6 +3,7 @@
 from sluicegate.config.bounds import BoundsConfig
 from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
+from sluicegate.config.discover import DiscoverConfig
 from sluicegate.config.model import (
     Api,
     Config,
@@ -32,6 +33,7 @@ __all__ = [
     "CostStyle",
     "DeadlineConfig",
     "Dialect",
+    "DiscoverConfig",
     "KeyConfig",
     "LogConfig",
     "ModelConfig",

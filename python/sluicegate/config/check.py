@@ -172,10 +172,11 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 f"changes nothing where `api` is `{upstream.api}`",
                 "take it out, or change `api`",
             )
-    for name in config.upstreams.keys() - {route.upstream for route in routes}:
+    discover = {name for name, upstream in config.upstreams.items() if upstream.discover is not None}
+    for name in config.upstreams.keys() - {route.upstream for route in routes} - discover:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():
-        if name not in config.models and name not in {route.model for route in routes}:
+        if not discover and name not in config.models and name not in {route.model for route in routes}:
             yield source.fault(
                 ("prices", name),
                 "prices a model that is not configured",

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from sluicegate.config.discover import DiscoverConfig, whole_form
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
 from sluicegate.config.routing import RoutingConfig
@@ -153,6 +154,9 @@ class UpstreamConfig(Section):
     responses: ResponsesConfig = Field(
         default=ResponsesConfig(), description="How chat requests are translated, with `api: responses`."
     )
+    discover: DiscoverConfig | None = Field(
+        default=None, description="true: ask the server which models it serves, and serve them."
+    )
     repair: bool = Field(
         default=False,
         description="Write the events of its Responses streams again, for a server that breaks the protocol "
@@ -209,6 +213,11 @@ class UpstreamConfig(Section):
         "close one themselves.",
     )
     pool_max_idle: Count = Field(default=256, description="How many idle connections a thread keeps.")
+
+    @field_validator("discover", mode="before")
+    @classmethod
+    def _discover(cls, value: object) -> object:
+        return whole_form(value)
 
     @property
     def without_effect(self) -> list[str]:
@@ -397,6 +406,17 @@ class StoreConfig(Section):
         return url
 
 
+def _discovers(upstreams: object) -> bool:
+    """Whether one of `upstreams` lists its models; they may be as they stand in a file."""
+    found = upstreams.values() if isinstance(upstreams, Mapping) else ()
+    return any(
+        upstream.discover is not None
+        if isinstance(upstream, UpstreamConfig)
+        else isinstance(upstream, Mapping) and upstream.get("discover") not in (None, False)
+        for upstream in found
+    )
+
+
 class Config(Section):
     """A gateway's whole configuration."""
 
@@ -464,10 +484,18 @@ class Config(Section):
             raise fault("access", "says `open`, and there are keys", "take one of the two out")
         return access
 
+    @model_validator(mode="before")
+    @classmethod
+    def _discovered_models(cls, value: object) -> object:
+        # Where an upstream lists its models, none need be configured.
+        if isinstance(value, Mapping) and "models" not in value and _discovers(value.get("upstreams")):
+            return {**value, "models": {}}
+        return value
+
     @field_validator("upstreams", "models")
     @classmethod
-    def _not_empty(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not value:
+    def _not_empty(cls, value: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        if not value and not (info.field_name == "models" and _discovers(info.data.get("upstreams", {}))):
             raise fault("empty", "is empty", "a gateway needs at least one")
         return value
 
@@ -498,16 +526,3 @@ class Config(Section):
             return not ip_address(self.server.host).is_loopback
         except ValueError:
             return self.server.host != "localhost"
-
-    @classmethod
-    def default(cls) -> Self:
-        """What runs without a file: the scripted upstream that `sluicegate mock` starts, and its model."""
-        return cls.model_validate(
-            {
-                "upstreams": {"mock": {"base_url": "http://127.0.0.1:18101/v1"}},
-                "models": {"mock-1": "mock"},
-                "prices": {
-                    "mock-1": {"input": "0.5", "cached_input": "0.1", "cache_write": "0.6", "output": "2"}
-                },
-            }
-        )

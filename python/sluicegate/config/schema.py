@@ -33,4 +33,7 @@ class _FileSchema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12. It holds no values but the defaults."""
-    return {"$schema": DIALECT, **Config.model_json_schema(mode="validation", schema_generator=_FileSchema)}
+    schema = Config.model_json_schema(mode="validation", schema_generator=_FileSchema)
+    # An upstream that lists its models makes them unnecessary, which `required` cannot say.
+    schema["required"].remove("models")
+    return {"$schema": DIALECT, **schema}

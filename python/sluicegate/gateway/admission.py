@@ -41,7 +41,7 @@ class Admission:
         """The model that `caller` asks for by `name`."""
         if not name:
             return MISSING_MODEL
-        return self._models.get(name) or Refusal("unknown_model", name)
+        return self._models.find(name) or Refusal("unknown_model", name)
 
     def owner(self, owner: str) -> Caller:
         """The caller whose stored responses are `owner`'s; without a name where no key is that any more."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
 from sluicegate.config import Config
+from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
 from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
 from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
@@ -61,6 +62,7 @@ class Gateway:
         self._decider = self._loop_side.decider = Decider(
             state, self._loop_side.begin_continuing, self._loop_side.begin_keeping, self._died
         )
+        self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
         self._door = Door(state)
         self._background = Background(state, self._door, self._decider, conversations)
         self._stored = StoredResponses(state)
@@ -88,6 +90,16 @@ class Gateway:
     def front(self) -> Front | None:
         """The engines; None before the start."""
         return self._state.front
+
+    @property
+    def discovery(self) -> Discovery:
+        """Which models the upstreams list that say `discover`."""
+        return self._discovery
+
+    @property
+    def config(self) -> Config:
+        """What is served now, with the models that were found."""
+        return self._state.config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -171,6 +183,7 @@ class Gateway:
         asyncio.get_running_loop().add_reader(self._front_fd, self._door.pump)
         self._deciding, state.front = deciding, front
         state.responses.start(self._background.execute)
+        self._discovery.start()
         state.log.info(
             "started",
             pid=os.getpid(),
@@ -195,11 +208,19 @@ class Gateway:
         Requests under way go on with what they began with, and so do the connections of upstreams that are
         the same. Raises `ConfigurationError`, and then nothing has changed.
         """
+        self._serve(self._discovery.found(config))
+        self._discovery.adopt(config)
+
+    def _prepare(self, found: Found) -> None:
+        # Looking up the prices of hundreds of models takes tenths of a second, the first time.
+        if self._own_prices is None:
+            policy_for(found.config)
+
+    def _serve(self, found: Found) -> None:
         state = self._state
         kept = {"server": state.config.server, "responses": state.config.responses}
-        serving = _serving(
-            config.model_copy(update=kept), self._own_prices, state.notices, before=state.models
-        )
+        found = Found(found.config.model_copy(update=kept), found.unlisted)
+        serving = _serving(found, self._own_prices, state.notices, before=state.models)
         if state.front is not None:
             _tell(state.front, serving)
         state.serving = serving
@@ -254,6 +275,7 @@ class Gateway:
             await self._draining
         if self._closing is not None:
             self._closing.cancel()
+        await self._discovery.stop()
         await state.responses.drain(0)
         await self._close_front()
         if self._deciding is not None:
@@ -293,7 +315,7 @@ def create_app(
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
     notices = Notices(log)
-    serving = _serving(config, prices, notices)
+    serving = _serving(merge(config, {}), prices, notices)
     names = [model.name for model in serving.models]
     state = State(
         serving=serving,
@@ -311,13 +333,14 @@ def create_app(
 
 
 def _serving(
-    config: Config,
+    found: Found,
     own_prices: PricePolicy | None,
     notices: Notices,
     *,
     before: ModelTable | None = None,
 ) -> Serving:
-    table = ModelTable(config, before)
+    config = found.config
+    table = ModelTable(config, before, found.unlisted)
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
     return Serving(config, Admission(Keyring(config.keys), table), table, prices)
 

@@ -80,8 +80,10 @@ class AppRequest:
         return caller
 
     def asked_model(self, caller: Caller, name: str | None) -> Model:
-        """The model of that name. Raises `Refused`."""
+        """The model of that name, which somebody must have listed. Raises `Refused`."""
         model = self.serving.admission.model(caller, name)
+        if not isinstance(model, Refusal) and not model.listed:
+            model = Refusal("unknown_model", model.name)
         if isinstance(model, Refusal):
             self.requested_model = name and name[:LONGEST_NAME]
             raise Refused(errors.refused(model))

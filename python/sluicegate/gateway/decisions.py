@@ -161,7 +161,7 @@ class Decider:
             return
         route, last, after = step
         call.route = route
-        pricing = call.serving.prices.pricing(model.name, route)
+        pricing = call.serving.prices.pricing(model, route)
         if arrived.endpoint == "responses":
             run = call.run
             taken = arrived.forward(
@@ -177,7 +177,7 @@ class Decider:
             taken = arrived.forward(route, pricing=pricing, last=last, after=after)
         if taken and arrived.stream:
             call.streams = True
-            state.metrics.stream_started(model.name)
+            state.metrics.stream_started(model.label)
         call.arrived = None
 
     def _kept_bytes(self, call: Call, request: object) -> int | None:
@@ -206,7 +206,7 @@ class Decider:
             return
         route, last, after = step
         call.route = route
-        pricing = call.serving.prices.pricing(model.name, route)
+        pricing = call.serving.prices.pricing(model, route)
         event.attempt(route, pricing=pricing, last=last, after=after)
 
     def _told(self, call: Call, fault: Fault | None) -> ErrorReply:
@@ -236,10 +236,10 @@ class Decider:
         # It may still be on its way elsewhere, and come back.
         call.arrived = None
         if call.streams and call.model is not None:
-            state.metrics.stream_ended(call.model.name)
+            state.metrics.stream_ended(call.model.label)
         record = record_of(event, call, call.serving)
         state.recorder.record(record)
-        if not record.priced:
+        if not record.priced and record.model:
             state.notices.warn_once("unpriced", model=record.model, upstream_model=record.upstream_model)
         kept = event.kept
         if kept is not None and record.status == 200 and not record.client_left:

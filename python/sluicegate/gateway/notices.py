@@ -2,6 +2,9 @@
 
 from sluicegate.telemetry import Log
 
+# Beyond it nobody reads them, and what a client names may be in them.
+_MOST = 10_000
+
 
 class Notices:
     """Any thread."""
@@ -15,6 +18,6 @@ class Notices:
     def warn_once(self, event: str, **fields: str) -> None:
         """Log a warning the first time it is met with these fields."""
         about = (event, *fields.values())
-        if about not in self._said:
+        if about not in self._said and len(self._said) < _MOST:
             self._said.add(about)
             self._log.warning(event, **fields)

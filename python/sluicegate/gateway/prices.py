@@ -5,13 +5,14 @@ from sluicegate._core import Pricing, Route
 from sluicegate.config import CostStyle
 from sluicegate.gateway.notices import Notices
 from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLike, members
+from sluicegate.routing import Model
 from sluicegate.telemetry import where
 
 
 class Prices:
     """The prices of one configuration. For the thread that decides. Never raises."""
 
-    __slots__ = ("_made", "_notices", "_policy", "_style", "_tariffs")
+    __slots__ = ("_made", "_notices", "_policy", "_style", "_tariffs", "_unknown")
 
     def __init__(self, policy: PricePolicy, style: CostStyle, notices: Notices) -> None:
         self._policy = policy
@@ -19,21 +20,25 @@ class Prices:
         self._notices = notices
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
         self._made: dict[Route, tuple[Tariff | None, Pricing]] = {}
+        self._unknown = _core.Pricing(None, style)
 
     @property
     def by_tariff(self) -> bool:
         """Whether the engines work costs out; else they ask."""
         return self._tariffs is not None
 
-    def pricing(self, model: str, route: Route) -> Pricing | None:
+    def pricing(self, model: Model, route: Route) -> Pricing | None:
         """For the engines: how replies of `route`, which serves `model`, are priced now; None: they ask."""
         tariffs = self._tariffs
         if tariffs is None:
             return None
+        if not model.listed:
+            # A client's own words: nothing may be kept by them.
+            return self._unknown
         try:
-            tariff = tariffs.tariff(model, route.model)
+            tariff = tariffs.tariff(model.name, route.model)
         except Exception as error:  # A policy may be the user's own: its faults must not end a request.
-            self._failed(model, error)
+            self._failed(model.name, error)
             tariff = None
         # A tariff may be another one at another time of the day.
         known = self._made.get(route)

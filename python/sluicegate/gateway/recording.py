@@ -47,7 +47,7 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     record = _record(ended, outcome, _outcome_result(outcome, run))
     if call.caller is not None:
         record.key = call.caller.name
-    if model is not None:
+    if model is not None and model.listed:
         record.model = model.name
     elif call.caller is not None and ended.model and serving.models.get(ended.model) is None:
         record.requested_model = ended.model[:LONGEST_NAME]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sluicegate.pricing.cost import Cost
@@ -103,6 +104,8 @@ def _look_up(name: str, base_urls: Collection[str]) -> _Listed | None:
     return first
 
 
+# A configuration is made anew whenever an upstream lists other models, and a look-up takes a millisecond.
+@lru_cache(maxsize=8192)
 def _listed(name: str, base_url: str | None) -> _Listed | None:
     from genai_prices.data_snapshot import get_snapshot
 

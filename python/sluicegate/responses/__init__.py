@@ -12,6 +12,7 @@ from sluicegate.responses.errors import (
 from sluicegate.responses.inputs import Item, Page, given, is_reference
 from sluicegate.responses.members import replace as replace_members
 from sluicegate.responses.objects import dump
+from sluicegate.responses.place import store_faults, store_path
 from sluicegate.responses.store import ResponseStore
 
 __all__ = [
@@ -30,4 +31,6 @@ __all__ = [
     "given",
     "is_reference",
     "replace_members",
+    "store_faults",
+    "store_path",
 ]

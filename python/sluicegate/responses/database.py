@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from sluicegate.config import StoreConfig
 from sluicegate.responses.errors import Contended, StoreUnavailable, Unstorable
+from sluicegate.responses.place import store_path
 from sluicegate.responses.schema import migrate
 
 # How long a writer of one process waits for those of others.
@@ -38,14 +39,6 @@ _CONTENT = ("22", "23", "54")
 _ROLLED_BACK = "40"
 
 
-def default_path() -> Path:
-    """Where the file is if nobody says: what systemd gives a service, else the user's state directory."""
-    if directory := os.environ.get("STATE_DIRECTORY"):
-        return Path(directory.partition(":")[0]) / "responses.db"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "sluicegate" / "responses.db"
-
-
 _T = TypeVar("_T")
 
 
@@ -54,10 +47,9 @@ class Database:
 
     def __init__(self, config: StoreConfig) -> None:
         secret = config.url
-        self.path: Path | None = None
+        self.path: Path | None = store_path(config)
         """The SQLite file; None for a server."""
         if secret is None:
-            self.path = Path(config.path).expanduser() if config.path else default_path()
             self._url = URL.create("sqlite+aiosqlite", database=str(self.path))
         else:
             self._url = make_url(secret.get_secret_value()).set(drivername="postgresql+asyncpg")

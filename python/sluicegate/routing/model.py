@@ -11,3 +11,10 @@ class Model:
 
     name: str
     routes: tuple[Route, ...]
+    listed: bool = True
+    """False: nobody has said that there is such a model. Its name is the client's, and no metric's label."""
+
+    @property
+    def label(self) -> str:
+        """For metrics."""
+        return self.name if self.listed else ""

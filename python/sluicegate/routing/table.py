@@ -1,6 +1,6 @@
 """From the configuration to upstreams, routes and models, made once a configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sluicegate._core import ChatTarget, Deadlines, ResponsesTarget, Route, Upstream
@@ -8,15 +8,21 @@ from sluicegate.config import Config, ModelConfig, UpstreamConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 from sluicegate.routing.model import Model
 
+LONGEST_UNLISTED = 256
+"""Characters of a name that only a client knows."""
+
 
 class ModelTable:
     """The models a gateway serves, by public name, in the order of the configuration.
 
-    Upstreams that are the same in `before` are taken over, with their connections. Raises
+    Upstreams that are the same in `before` are taken over, with their connections. `unlisted` names those
+    that any other model is forwarded to, in this order: nobody knows yet what they serve. Raises
     `ConfigurationError` with all upstreams that cannot be used.
     """
 
-    def __init__(self, config: Config, before: "ModelTable | None" = None) -> None:
+    def __init__(
+        self, config: Config, before: "ModelTable | None" = None, unlisted: Sequence[str] = ()
+    ) -> None:
         self._upstreams: dict[str, tuple[UpstreamConfig, Upstream]] = {}
         upstreams: dict[str, Upstream] = {}
         kept = {} if before is None else before._upstreams
@@ -33,9 +39,25 @@ class ModelTable:
             raise ConfigurationError(faults)
         self._upstreams = {name: (config.upstreams[name], made) for name, made in upstreams.items()}
         self._models = {name: _model(name, model, upstreams) for name, model in config.models.items()}
+        self._unlisted = tuple((upstreams[name], _prefix(config.upstreams[name])) for name in unlisted)
 
     def get(self, name: str) -> Model | None:
+        """The model of that name."""
         return self._models.get(name)
+
+    def find(self, name: str) -> Model | None:
+        """The model of that name, or one made for the upstreams that have not listed theirs yet."""
+        return self._models.get(name) or self._unlisted_model(name)
+
+    def _unlisted_model(self, name: str) -> Model | None:
+        if len(name) > LONGEST_UNLISTED or not name.isprintable():
+            return None
+        routes = tuple(
+            Route(upstream, name.removeprefix(prefix))
+            for upstream, prefix in self._unlisted
+            if name.startswith(prefix) and name != prefix
+        )
+        return Model(name, routes, listed=False) if routes else None
 
     def __iter__(self) -> Iterator[Model]:
         return iter(self._models.values())
@@ -88,6 +110,10 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         pool_idle_seconds=config.pool_idle_seconds,
         pool_max_idle=config.pool_max_idle,
     )
+
+
+def _prefix(config: UpstreamConfig) -> str:
+    return "" if config.discover is None else config.discover.prefix
 
 
 def _reads_files(config: UpstreamConfig) -> bool:

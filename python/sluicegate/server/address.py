@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,17 @@ def hold_address(host: str, port: int, *, shared: bool = False) -> Address:
         holder.close()
         raise
     return Address(str(bound[0]), int(bound[1]), holder)
+
+
+def hold_first(host: str, ports: Sequence[int], *, shared: bool = False) -> Address:
+    """The first of `ports` that is free. Raises `OSError`: what the last one said."""
+    for port in ports[:-1]:
+        try:
+            return hold_address(host, port, shared=shared)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return hold_address(host, ports[-1], shared=shared)
 
 
 def _bind(holder: socket.socket, address: Any) -> None:

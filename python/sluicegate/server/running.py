@@ -3,11 +3,13 @@
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sluicegate._core import Front, ListenBounds, Tls
 from sluicegate.config import Config
+from sluicegate.discovery import ASK_SECONDS, Listing, NoListing
 from sluicegate.gateway import Gateway
 from sluicegate.gateway.app import CLOSE_SECONDS
 from sluicegate.server import interpreter
@@ -16,20 +18,41 @@ from sluicegate.server.application import STOP_SECONDS, Application
 from sluicegate.server.ending import Ending
 from sluicegate.server.reload import POLL_SECONDS, Reader
 from sluicegate.server.signals import Signals
-from sluicegate.telemetry import Log
+from sluicegate.telemetry import Log, where
 
 # What the gateway and the server need to end once nothing is waited for any more; then the process is killed.
 END_SECONDS = CLOSE_SECONDS + STOP_SECONDS + 3.0
 # After the deadline of a drain the gateway ends what is left, and each client is told.
 CUT_SECONDS = 3.0
 IDLE_POLL_SECONDS = 0.02
+# Two questions to an upstream that does not answer.
+TELL_SECONDS = 2 * ASK_SECONDS + 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A gateway that listens. `answers`: what the upstreams said that were asked for their models."""
+
+    url: str
+    config: Config
+    answers: Mapping[str, Listing | NoListing | None]
+
+
+Tell = Callable[[Ready], object]
 
 
 class Running:
     """One gateway, its front and its application."""
 
     def __init__(
-        self, gateway: Gateway, config: Config, address: Address, tls: Tls | None, connections: int, log: Log
+        self,
+        gateway: Gateway,
+        config: Config,
+        address: Address,
+        tls: Tls | None,
+        connections: int,
+        log: Log,
+        tell: Tell | None = None,
     ) -> None:
         self._gateway = gateway
         self._config = config
@@ -37,6 +60,7 @@ class Running:
         self._tls = tls
         self._connections = connections
         self._log = log
+        self._tell = tell
         self._over = asyncio.Event()
         self._dead = False
 
@@ -63,12 +87,15 @@ class Running:
         application = Application(gateway, settings, self._connections)
         ending.also(application.remove)
         reader: Reader | None = None
+        telling: asyncio.Task[None] | None = None
         try:
             gateway.start(deciding_thread=True)
             await application.start(application_ended)
             front = self._listen(application)
             self._tell_listening()
             interpreter.settle()
+            if self._tell is not None:
+                telling = loop.create_task(self._tell_ready(self._tell))
             if path is not None:
                 reader = self._reader(loop, path)
                 reader.start()
@@ -83,6 +110,8 @@ class Running:
         finally:
             if reader is not None:
                 reader.stop()
+            if telling is not None:
+                telling.cancel()
             await gateway.shutdown()
             await application.stop()
         return 1 if self._dead else 0
@@ -126,11 +155,24 @@ class Running:
     def _tell_listening(self) -> None:
         self._log.info(
             "listening",
-            address=f"{'http' if self._tls is None else 'https'}://{self._address}",
+            address=self._url,
             host=self._address.host,
             port=self._address.port,
             threads=self._config.server.threads,
         )
+
+    @property
+    def _url(self) -> str:
+        return f"{'http' if self._tls is None else 'https'}://{self._address}"
+
+    async def _tell_ready(self, tell: Tell) -> None:
+        discovery = self._gateway.discovery
+        await discovery.first_answers(TELL_SECONDS)
+        try:
+            tell(Ready(self._url, self._gateway.config, discovery.answers))
+        except Exception as error:
+            # Standard error may be closed: that is no reason not to serve.
+            self._log.warning("not_told", error=where(error))
 
     # === a changed configuration ===
 

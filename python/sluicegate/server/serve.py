@@ -1,6 +1,8 @@
 """One process that serves a gateway: what it needs is checked and held first."""
 
 import asyncio
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
@@ -8,18 +10,29 @@ import uvloop
 from sluicegate.config import Config
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import create_app
+from sluicegate.responses import store_faults
 from sluicegate.server import interpreter
-from sluicegate.server.address import hold_address
+from sluicegate.server.address import hold_first
 from sluicegate.server.certificate import tls_of
 from sluicegate.server.ending import Ending
+from sluicegate.server.holders import holder_of
 from sluicegate.server.limits import connections_for, raise_open_files
-from sluicegate.server.running import Running
+from sluicegate.server.running import Running, Tell
 from sluicegate.server.signals import Signals
 from sluicegate.telemetry import Log, where
 
 
-def serve(config: Config, config_path: Path | None = None) -> int:
+def serve(
+    config: Config,
+    config_path: Path | None = None,
+    *,
+    ports: Sequence[int] = (),
+    tell: Tell | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT; returns the process's exit status. On the main thread.
+
+    `ports`: the first free one of them, in place of `server.port`. `tell` is called once it listens and the
+    upstreams that are asked for their models have answered, or have had the time to.
 
     The first signal closes the listening sockets, lets running streams end for at most `server.drain_seconds`
     and returns 0. A later one ends the process at once with 128 + its number. SIGHUP, and a change of the
@@ -35,7 +48,7 @@ def serve(config: Config, config_path: Path | None = None) -> int:
     try:
         ending.start()
         signals.install()
-        return _serve(config, config_path, signals, ending, log)
+        return _serve(config, config_path, ports, tell, signals, ending, log)
     except ConfigurationError as error:
         log.error("configuration", faults=[str(fault) for fault in error.faults])
     except Exception as error:
@@ -46,21 +59,35 @@ def serve(config: Config, config_path: Path | None = None) -> int:
     return 1
 
 
-def _serve(config: Config, path: Path | None, signals: Signals, ending: Ending, log: Log) -> int:
+def _serve(
+    config: Config,
+    path: Path | None,
+    ports: Sequence[int],
+    tell: Tell | None,
+    signals: Signals,
+    ending: Ending,
+    log: Log,
+) -> int:
     settings = config.server
+    ports = ports or (settings.port,)
     # Whatever is wrong with the configuration is told before a port is taken.
     tls = tls_of(settings)
     gateway = create_app(config, log=log)
+    for fault in store_faults(config.responses):
+        # What needs no store is served all the same.
+        log.warning("response_store_unwritable", reason=str(fault))
     try:
-        address = hold_address(settings.host, settings.port, shared=settings.reuse_port)
+        address = hold_first(settings.host, ports, shared=settings.reuse_port)
     except OSError as error:
         reason = error.strerror or str(error)
-        log.error("cannot_listen", host=settings.host, port=settings.port, reason=reason)
+        taken = error.errno == errno.EADDRINUSE
+        holder = holder_of(ports[-1]) if taken else None
+        log.error("cannot_listen", host=settings.host, port=ports[-1], reason=reason, holder=holder)
         return 1
     try:
         connections = _connections(config, log)
         interpreter.take_short_turns()
-        running = Running(gateway, config, address, tls, connections, log)
+        running = Running(gateway, config, address, tls, connections, log, tell)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             status = runner.run(running.run(signals, ending, path))
     finally:

@@ -264,7 +264,7 @@ def run_mock(
     idle_seconds: float | None = None,
     **defaults: Any,
 ) -> int:
-    """Serve until SIGINT or SIGTERM; print one line with the address first. The process's exit code.
+    """Serve until SIGINT or SIGTERM; the process's exit code. Its address is printed first, and what to try.
 
     `defaults` are fields of a script, as in its JSON form.
     Raises ScriptError, and OSError where the port is taken.
@@ -281,6 +281,7 @@ def run_mock(
         async with upstream:
             sys.stdout.write(
                 f"scripted upstream on {upstream.base_url} (models: {', '.join(upstream.models)})\n"
+                f"put a gateway before it: sluicegate serve --upstream {upstream.base_url}\n"
             )
             sys.stdout.flush()
             await stop.wait()

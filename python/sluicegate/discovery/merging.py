@@ -1,0 +1,84 @@
+"""A configuration with what its upstreams have said of themselves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sluicegate.config import Config, DiscoverConfig, ModelConfig, RouteConfig, UpstreamConfig
+from sluicegate.discovery.asking import Listing
+
+# What `owned_by` says in the sources of these servers, and what they need: vLLM and llama.cpp serve the
+# Responses API beside Chat Completions, and the events of llama.cpp's break its protocol.
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "vllm": {"api": "both"},
+    "llamacpp": {"api": "both", "repair": True},
+    "llama.cpp": {"api": "both", "repair": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is served: the configuration with the models that were found, and who has not listed any yet."""
+
+    config: Config
+    unlisted: tuple[str, ...]
+    """Upstreams without a list so far: a model that nobody else serves is forwarded to them."""
+
+
+def merge(config: Config, listings: Mapping[str, Listing | None]) -> Found:
+    """`config` with the models in `listings`, which are by upstream; None: it had a list, and that is stale.
+
+    A configured model wins over one that was found, and so does a setting. The second upstream with a model
+    serves it as `upstream/model`, in the order of the configuration, whoever answered first.
+    """
+    upstreams = dict(config.upstreams)
+    models = dict(config.models)
+    unlisted = []
+    for name, upstream in config.upstreams.items():
+        if upstream.discover is None:
+            continue
+        if name not in listings:
+            unlisted.append(name)
+            continue
+        listing = listings[name]
+        if listing is None:
+            continue
+        changes = settings_of(upstream, listing)
+        if changes:
+            upstreams[name] = upstream.model_copy(update=changes)
+        for model in listing.models:
+            public = _public_name(model, upstream.discover)
+            if public is None or public in config.models:
+                continue
+            if public in models:
+                public = f"{name}/{public}"
+            route = RouteConfig(upstream=name, model=model, on_client_leave=None)
+            models.setdefault(
+                public, ModelConfig(routes=(route,), reply_model="upstream", on_client_leave="cancel")
+            )
+    return Found(config.model_copy(update={"upstreams": upstreams, "models": models}), tuple(unlisted))
+
+
+def settings_of(upstream: UpstreamConfig, listing: Listing) -> dict[str, Any]:
+    """The settings of `upstream` that follow from its list, without those that the configuration has made."""
+    changes = dict(_SETTINGS.get(listing.owner.lower(), {}))
+    if "api" in upstream.model_fields_set:
+        # The others go with the API that was told.
+        changes = {}
+    changes = {name: value for name, value in changes.items() if name not in upstream.model_fields_set}
+    if listing.base_url != upstream.base_url:
+        changes["base_url"] = listing.base_url
+    return changes
+
+
+def _public_name(model: str, discover: DiscoverConfig) -> str | None:
+    if discover.include and not _matches(model, discover.include):
+        return None
+    if _matches(model, discover.exclude):
+        return None
+    return f"{discover.prefix}{model}"
+
+
+def _matches(model: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(model, pattern) for pattern in patterns)

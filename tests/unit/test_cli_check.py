@@ -1,0 +1,131 @@
+"""`sluicegate check`: its forms, what it asks upstreams, and its status."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sluicegate.cli import main
+from sluicegate.testing import Script, ScriptedUpstream
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "sluicegate.yaml"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+
+
+def write(file: Path, url: str, **more: Any) -> None:
+    file.write_text(json.dumps({"upstreams": {"a": {"base_url": url}}, "models": {"x": "a"}, **more}) + "\n")
+
+
+WARNED = {"prices": {"y": {"input": 1, "cached_input": 1}}}
+
+
+def test_the_file_that_serve_would_read_is_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(file.parent))
+    done = run()
+    assert done.exit_code == 2
+    assert "there is no configuration at sluicegate.yaml, " in done.stderr
+    write(file, "http://127.0.0.1:1/v1")
+    assert run().stdout == "sluicegate.yaml: ok (upstreams: a; models: x)\n"
+
+
+def test_warnings_fail_where_that_is_asked_for(file: Path) -> None:
+    write(file, "http://127.0.0.1:1/v1", **WARNED)
+    assert run(file).exit_code == 0
+    done = run(file, "--strict")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert "warning: prices.y" in done.stderr
+
+
+def test_json_is_for_programs(file: Path) -> None:
+    write(file, "http://127.0.0.1:1/v1", **WARNED)
+    done = run(file, "--format", "json", "--strict")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == {
+        "file": str(file),
+        "ok": False,
+        "faults": [],
+        "warnings": [
+            {
+                "path": "prices.y",
+                "line": 1,
+                "message": "prices a model that is not configured",
+                "hint": "take it out",
+            }
+        ],
+    }
+    file.write_text("upstreams: 3\n")
+    found = json.loads(run(file, "--format", "json").stdout)
+    assert {fault["path"] for fault in found["faults"]} == {"upstreams", "models"}
+
+
+def test_github_shows_faults_at_their_lines(file: Path) -> None:
+    odd = file.with_name("a,b%.yaml")
+    odd.write_text("upstreams: {a: {base_url: http://h, pot: 1}}\nmodels: {x: a}\nprices: {y: {input: 1}}\n")
+    done = run(odd, "--format", "github")
+    assert done.exit_code == 1
+    place = str(odd).replace("%", "%25").replace(",", "%2C")
+    assert done.stdout.startswith(f"::error file={place},line=1::upstreams.a.pot: is not known here (")
+
+
+def test_the_store_must_have_a_place(file: Path) -> None:
+    write(file, "http://127.0.0.1:1/v1", responses={"path": str(file / "responses.db")})
+    done = run(file)
+    assert done.exit_code == 1
+    assert "error: responses.path: is below" in done.stderr
+    assert "is not a directory (set `responses.path`" in done.stderr
+    write(file, "http://127.0.0.1:1/v1", responses={"path": str(file.parent)})
+    assert "which is not a file" in run(file).stderr
+    write(file, "http://127.0.0.1:1/v1", responses={"path": str(file / "x"), "store": False})
+    assert run(file).exit_code == 0
+    # Looking makes nothing.
+    write(file, "http://127.0.0.1:1/v1", responses={"path": str(file.parent / "new" / "x.db")})
+    assert run(file).exit_code == 0
+    assert not (file.parent / "new").exists()
+
+
+def test_upstreams_are_asked_for_their_models(file: Path) -> None:
+    with ScriptedUpstream.in_thread(models=("x", "z")) as upstream:
+        write(file, upstream.base_url)
+        done = run(file, "--connect")
+        assert done.exit_code == 0, done.output
+        assert f"a: answers at {upstream.base_url}, 2 models\n" in done.stdout
+        assert [record.method for record in upstream.requests] == ["GET"]
+        write(file, upstream.base_url, models={"x": "a/gone"})
+        done = run(file, "--connect")
+        assert done.exit_code == 0
+        assert "warning: models.x: is not listed by a: gone (it lists x, z)" in done.stderr
+        found = json.loads(run(file, "--connect", "--format", "json").stdout)
+        assert found["upstreams"] == {"a": {"ok": True, "base_url": upstream.base_url, "models": ["x", "z"]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "message"),
+    [
+        (401, 1, "error: upstreams.a: wants a key, or another one (401) (`api_key: ${VARIABLE}`)"),
+        (404, 0, "warning: upstreams.a: answered 404 to GET /models (its models cannot be checked)"),
+    ],
+)
+def test_an_upstream_that_lists_nothing(file: Path, status: int, exit_code: int, message: str) -> None:
+    with ScriptedUpstream.in_thread(Script(status=status)) as upstream:
+        write(file, upstream.base_url)
+        done = run(file, "--connect")
+    assert done.exit_code == exit_code
+    assert message in done.stderr
+
+
+def test_an_upstream_that_is_not_there_is_a_fault(file: Path) -> None:
+    write(file, "http://127.0.0.1:1/v1")
+    done = run(file, "--connect")
+    assert done.exit_code == 1
+    assert "error: upstreams.a: refused the connection" in done.stderr
