@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, spawn
@@ -93,7 +94,7 @@ async def test_any_model_is_forwarded_until_there_is_a_list(
     assert "made-up" not in (await gateway.metrics()).text
     assert (await gateway.client.get("/v1/models/made-up")).status_code == 404
     long = await gateway.client.post("/v1/chat/completions", json={**CHAT, "model": "x" * 257})
-    assert long.status_code == 404
+    assert (long.status_code, long.headers["x-sluicegate-error"]) == (404, "model_not_found")
 
 
 async def test_a_server_that_comes_later_is_found(serve: Serve) -> None:
@@ -156,3 +157,13 @@ async def test_a_reload_keeps_what_was_found(
     await process.wait_line(event="reloaded")
     assert await models(process) == ["small", "other", "x"]
     assert len(process.find(event="discovered")) == 1
+
+
+async def test_an_error_names_its_code_in_a_header(gateway: StartGateway, config: dict[str, Any]) -> None:
+    process = await gateway({**config, "keys": [{"name": "a", "key": "sekrit"}]})
+    async with httpx.AsyncClient(base_url=process.base_url) as client:
+        for path, code in (("/v1/chat/completions", "invalid_api_key"), ("/nothing", "unknown_url")):
+            reply = await client.post(path, json=CHAT)
+            assert reply.headers["x-sluicegate-error"] == code == reply.json()["error"]["code"]
+        long = await client.get("/" + "x" * 9000)
+        assert long.headers["x-sluicegate-error"] == "url_too_long"

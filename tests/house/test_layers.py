@@ -14,7 +14,7 @@ PACKAGE = ROOT / "python" / "sluicegate"
 
 # From the bottom up. What shares a line does not know each other: it meets in the gateway.
 LAYERS = (
-    ("errors",),
+    ("errors", "catalogue"),
     ("_core",),
     ("streams",),
     ("config",),

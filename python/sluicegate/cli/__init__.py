@@ -3,6 +3,7 @@
 import click
 
 from sluicegate.cli.check import check, schema
+from sluicegate.cli.explain import explain
 from sluicegate.cli.scripted import demo, mock
 from sluicegate.cli.serve import serve
 
@@ -28,7 +29,7 @@ def main() -> None:
     """A streaming gateway for LLM traffic."""
 
 
-for _command in (serve, check, schema, mock, demo):
+for _command in (serve, check, explain, schema, mock, demo):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -14,6 +14,9 @@ from sluicegate.gateway.admission import Refusal
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
 
+ERROR_HEADER = b"x-sluicegate-error"
+"""Only on what the gateway itself answers: an error that an upstream made is without it."""
+
 # RFC 9110, section 15.6: 502 the upstream's reply is no good, 504 it did not come in time, 503 we stop.
 _STATUS_OF_KIND = {
     "connect": 502,
@@ -80,9 +83,10 @@ def error_reply(
     param: str | None = None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> ErrorReply:
-    """An error of the gateway's own."""
+    """An error of the gateway's own. The code is a header, too: `sluicegate explain` knows it."""
+    named = () if code is None else ((ERROR_HEADER, code.encode()),)
     error = {"message": message, "type": type, "code": code, "param": param}
-    return ErrorReply(status, code, [_JSON, *headers], _dump({"error": error}))
+    return ErrorReply(status, code, [_JSON, *named, *headers], _dump({"error": error}))
 
 
 def invalid_body(error: ParseError) -> ErrorReply:

@@ -118,10 +118,16 @@ impl Refusal {
         let body = format!(
             r#"{{"error":{{"message":"{message}","type":"{kind}","code":"{code}","param":null}}}}"#
         );
-        let mut headers = vec![(
-            Bytes::from_static(b"content-type"),
-            Bytes::from_static(b"application/json"),
-        )];
+        let mut headers = vec![
+            (
+                Bytes::from_static(b"content-type"),
+                Bytes::from_static(b"application/json"),
+            ),
+            (
+                Bytes::from_static(b"x-sluicegate-error"),
+                Bytes::from_static(code.as_bytes()),
+            ),
+        ];
         if self.status() == 503 {
             headers.push((Bytes::from_static(b"retry-after"), Bytes::from_static(b"1")));
         }
