@@ -269,7 +269,7 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--version").output == "sluicegate 1.2.3\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "init", "check", "explain", "schema", "mock", "demo"])
+@pytest.mark.parametrize("command", ["serve", "init", "check", "explain", "import", "schema", "mock", "demo"])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.exit_code == 0
