@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benches.load import picture
 from benches.load.accounting import cpu_seconds, pss_bytes
 from benches.load.gates import (
     FURTHER,
@@ -395,3 +396,22 @@ _CONDITIONS = {
     "quick": True,
     "versions": {"nginx": "1"},
 }
+
+
+# === the README's picture ===
+
+
+def test_the_readme_shows_the_newest_results() -> None:
+    root = Path(__file__).resolve().parents[2]
+    newest = max(root.glob("benches/load/results/????-??-??.json"))
+    drawn = picture.svg(picture.read(newest), picture.caption(newest))
+    command = f"python -m benches.load.picture {newest.relative_to(root)} docs/assets/load.svg"
+    assert (root / "docs/assets/load.svg").read_text() == drawn, command
+
+
+def test_the_picture_shows_peers_that_are_better_too() -> None:
+    root = Path(__file__).resolve().parents[2]
+    newest = max(root.glob("benches/load/results/????-??-??.json"))
+    text = picture.svg(picture.read(newest), "now")
+    for proxy in ("nginx", "sluicegate", "envoy", "smg", "vllm-router"):
+        assert text.count(f">{proxy}</text>") == len(picture.SHOWN)
