@@ -356,7 +356,7 @@ class FakeExchange:
             if len(tried) < outcome.attempts:
                 fault = outcome.fault
                 why = (None, None, None) if fault is None else (fault.kind, fault.status, fault.reason)
-                tried.append((outcome.upstream, outcome.upstream_model, *why, 0.1, 0.2))  # type: ignore[arg-type]
+                tried.append((outcome.upstream, outcome.upstream_model, *why, 0.1, 0.2))
             outcome.tries = tried  # type: ignore[assignment]
         self._end(outcome)
 

@@ -27,7 +27,8 @@ class BoundsConfig(Section):
     body_bytes_per_second: ByteRate = Field(
         default=500,
         description="How fast a request's body has to come on average, apart from the first "
-        "`body_pause_seconds`: a body that comes byte by byte would never end. A slower one is answered with 408.",
+        "`body_pause_seconds`: a body that comes byte by byte would never end. A slower one is answered "
+        "with 408.",
     )
     idle_seconds: Patience = Field(
         default=75.0,
@@ -49,8 +50,8 @@ class BoundsConfig(Section):
     http2_resets: Streams = Field(
         default=128,
         description="How many requests an HTTP/2 connection may reset before they were looked at; after more "
-        "it is closed. By as many may those that are reset later outnumber those that are answered; after more "
-        "it takes no new requests.",
+        "it is closed. By as many may those that are reset later outnumber those that are answered; after "
+        "more it takes no new requests.",
     )
     client_stall_seconds: Patience = Field(
         default=60.0,
