@@ -300,20 +300,23 @@ class Outcome:
     first_token: Final[float | None]
     last_token: Final[float | None]
     longest_gap: Final[float | None]
-    """Longest time between two reads that bore tokens."""
+    """Longest time between two reads that bore tokens, without that in which the client took nothing."""
+    client_blocked: Final[float]
+    """How long the upstream was not read because the client took nothing."""
     duration: Final[float]
     upstream_request_id: Final[str | None]
     def figures(self) -> tuple[
         str, str, str | None, int,
         list[tuple[str, str, str | None, int | None, str | None, float, float]], str | None,
         tuple[str, ...], str | None, int, int, int, int, bool, float | None, float | None, float | None,
-        int | None, int | None, int | None, int | None, int | None, bool, str | None, str | None, bool,
+        float, int | None, int | None, int | None, int | None, int | None, bool, str | None, str | None, bool,
     ]:  # fmt: skip
         """What a record says of the attempts, at once: `upstream`, `upstream_model`, `upstream_request_id`,
         `attempts`, `tries`, the fault's kind, `left_out`, `finish_reason`, `events`, `malformed`, `bytes_in`,
         `bytes_out`, `streamed`; of a stream the seconds to its first token, between two on average, and of
-        the longest gap; the tokens of input, cached input, cache writes, output (`counted_output` where it is
-        `estimated`) and reasoning; `estimated`, `cost`, the upstream's own cost, `priced`.
+        the longest gap; the seconds in which the client took nothing; the tokens of input, cached
+        input, cache writes, output (`counted_output` where it is `estimated`) and reasoning; `estimated`,
+        `cost`, the upstream's own cost, `priced`.
         """
 
 @final

@@ -185,3 +185,12 @@ async def test_a_slow_client_is_not_told_that_its_upstream_stalled(
         assert reply.endswith(DONE)
         line = await stand.gateway.wait_request(streamed=True)
         assert line["result"] == "ok", line
+        # From before the wait above until after it; none of it is time between tokens.
+        blocked = line["client_blocked_seconds"]
+        assert blocked >= 1.0
+        assert line["inter_token_latency"] <= line["longest_gap"]
+        assert line["inter_token_latency"] * (line["events"] - 2) + blocked <= line["duration"]
+        metrics = await stand.gateway.metrics()
+        assert metrics.value("sluicegate_client_blocked_seconds_sum", upstream="local") == pytest.approx(
+            blocked, abs=1e-5
+        )

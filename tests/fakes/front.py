@@ -77,6 +77,7 @@ class FakeOutcome:
     first_token: float | None = None
     last_token: float | None = None
     longest_gap: float | None = None
+    client_blocked: float = 0.0
     left_out: list[str] = field(default_factory=list)
     duration: float = 0.25
     upstream_request_id: str | None = None
@@ -91,8 +92,8 @@ class FakeOutcome:
             self.upstream, self.upstream_model, self.upstream_request_id, self.attempts, self.tries,
             None if self.fault is None else self.fault.kind, tuple(self.left_out), self.finish_reason,
             self.events, self.malformed, self.bytes_in, self.bytes_out, self.streamed, *times,
-            usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens, output,
-            usage.reasoning_tokens, self.estimated, self.cost, usage.upstream_cost, self.priced,
+            self.client_blocked, usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens,
+            output, usage.reasoning_tokens, self.estimated, self.cost, usage.upstream_cost, self.priced,
         )  # fmt: skip
 
 

@@ -108,9 +108,9 @@ def _add_attempts(record: RequestRecord, call: Call, outcome: Outcome) -> None:
         record.upstream, record.upstream_model, record.upstream_request_id, record.attempts, record.tries,
         record.fault, record.left_out, record.finish_reason, record.events, record.malformed, record.bytes_in,
         record.bytes_out, record.streamed, record.time_to_first_token, record.inter_token_latency,
-        record.longest_gap, record.input_tokens, record.cached_input_tokens, record.cache_write_tokens,
-        record.output_tokens, record.reasoning_tokens, record.estimated, record.cost, record.upstream_cost,
-        record.priced,
+        record.longest_gap, record.client_blocked, record.input_tokens, record.cached_input_tokens,
+        record.cache_write_tokens, record.output_tokens, record.reasoning_tokens, record.estimated,
+        record.cost, record.upstream_cost, record.priced,
     ) = outcome.figures()  # fmt: skip
     prices = call.serving.prices
     if prices.by_tariff:

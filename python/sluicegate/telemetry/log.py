@@ -154,6 +154,8 @@ def _attempt_members(record: RequestRecord) -> str:
         ):
             if seconds is not None:
                 text += f',"{name}":{seconds:.6f}'
+    if record.client_blocked:
+        text += f',"client_blocked_seconds":{record.client_blocked:.6f}'
     if record.input_tokens is not None:
         text += f',"input_tokens":{record.input_tokens}'
     if record.cached_input_tokens is not None:

@@ -20,6 +20,8 @@ from sluicegate.telemetry.stored import StoredMetrics
 # From a cached reply of a small model to the default of the `total` deadline.
 DURATION_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 30, 60, 120)
+# Up to the default of `bounds.client_stall_seconds`, and many such stalls in one reply.
+CLIENT_BLOCKED_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600)
 INTER_TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5, 10)
 
 _TOKEN_KINDS = ("input", "cached_input", "cache_write", "output", "reasoning")
@@ -68,8 +70,8 @@ class _Place:
     """The numbers of one (model, upstream)."""
 
     __slots__ = (
-        "cache_write", "cached_input", "cost", "disconnects", "estimated", "first_token", "input",
-        "inter_token", "labels", "output", "reasoning", "unpriced",
+        "cache_write", "cached_input", "client_blocked", "cost", "disconnects", "estimated", "first_token",
+        "input", "inter_token", "labels", "output", "reasoning", "unpriced",
     )  # fmt: skip
 
     def __init__(self, model: str, upstream: str) -> None:
@@ -79,6 +81,7 @@ class _Place:
         self.unpriced = self.estimated = self.disconnects = 0
         self.first_token = _Distribution(FIRST_TOKEN_BUCKETS)
         self.inter_token = _Distribution(INTER_TOKEN_BUCKETS)
+        self.client_blocked = _Distribution(CLIENT_BLOCKED_BUCKETS)
 
     def tokens(self) -> tuple[int, ...]:
         """In the order of `_TOKEN_KINDS`."""
@@ -143,6 +146,7 @@ class Metrics(Collector):
                     place.first_token.observe(record.time_to_first_token)
                 if record.inter_token_latency is not None:
                     place.inter_token.observe(record.inter_token_latency)
+                place.client_blocked.observe(record.client_blocked)
             if record.input_tokens:
                 place.input += record.input_tokens
             if record.cached_input_tokens:
@@ -243,7 +247,12 @@ class Metrics(Collector):
         )
         inter_token = histogram(
             "sluicegate_inter_token_latency_seconds",
-            "Mean gap between events that bore tokens, one observation a stream.",
+            "Mean gap between events that bore tokens, one observation a stream; without the time in which "
+            "the client took nothing.",
+        )
+        client_blocked = histogram(
+            "sluicegate_client_blocked_seconds",
+            "How long a stream's upstream was not read because the client took nothing.",
         )
         for place in [*self._places.values()]:
             labels = place.labels
@@ -255,9 +264,10 @@ class Metrics(Collector):
                 disconnects.add_metric(labels, place.disconnects)
                 first_token.add_metric(labels, *place.first_token.read())
                 inter_token.add_metric(labels, *place.inter_token.read())
+                client_blocked.add_metric(labels, *place.client_blocked.read())
             for kind, count in zip(_TOKEN_KINDS, counted, strict=True):
                 tokens.add_metric((*labels, kind), count)
-        yield from (tokens, cost, unpriced, estimated, disconnects, first_token, inter_token)
+        yield from (tokens, cost, unpriced, estimated, disconnects, first_token, inter_token, client_blocked)
 
     def _add(self, endpoint: str, model: str, upstream: str) -> _Series:
         where = (model, upstream)

@@ -54,8 +54,10 @@ class RequestRecord:
     """Of a background response, of which this is one run."""
     time_to_first_token: float | None = None
     inter_token_latency: float | None = None
-    """Mean gap between events that bore tokens."""
+    """Mean gap between events that bore tokens; the upstream's time only, as `longest_gap`."""
     longest_gap: float | None = None
+    client_blocked: float = 0.0
+    """How long the upstream was not read because the client took nothing: in no gap."""
     events: int = 0
     malformed: int = 0
     input_tokens: int | None = None

@@ -170,6 +170,11 @@ impl PyOutcome {
     }
 
     #[getter]
+    fn client_blocked(&self) -> f64 {
+        self.inner.client_blocked.as_secs_f64()
+    }
+
+    #[getter]
     fn duration(&self) -> f64 {
         self.inner.duration.as_secs_f64()
     }
@@ -264,6 +269,7 @@ impl PyOutcome {
                 self.longest_gap()
                     .filter(|_| streamed)
                     .into_bound_py_any(py)?,
+                self.client_blocked().into_bound_py_any(py)?,
                 tokens(|usage| usage.input_tokens).into_bound_py_any(py)?,
                 tokens(|usage| usage.cached_input_tokens).into_bound_py_any(py)?,
                 tokens(|usage| usage.cache_write_tokens).into_bound_py_any(py)?,
@@ -283,16 +289,15 @@ impl PyOutcome {
 }
 
 impl PyOutcome {
-    /// The mean gap between the events that bore tokens, in seconds.
+    /// The mean gap between the events that bore tokens, in seconds, without the time in which the client took nothing.
     fn inter_token_latency(&self) -> Option<f64> {
         let outcome = &self.inner;
-        let (first, last) = (outcome.first_token?, outcome.last_token?);
         let gaps = outcome
             .token_events
             .checked_sub(1)
             .filter(|gaps| *gaps > 0)?;
         #[allow(clippy::cast_precision_loss)] // 2^53 tokens.
-        Some((last.as_secs_f64() - first.as_secs_f64()) / gaps as f64)
+        Some(outcome.gaps.as_secs_f64() / gaps as f64)
     }
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -74,6 +75,16 @@ pub(crate) struct Carried {
     engine: Engine,
     clock: Arc<Clock>,
     watch: Option<Watch>,
+    stalls: Stalls,
+}
+
+/// What the clock has said of the client's socket.
+#[derive(Default)]
+struct Stalls {
+    turns: u32,
+    blocked: Duration,
+    /// A frame was given last: until the next is asked for, the exchange is not polled.
+    given: bool,
 }
 
 impl Carried {
@@ -96,6 +107,11 @@ impl Carried {
             engine: engine.clone(),
             clock: Arc::clone(clock),
             watch: Watch::of_task(),
+            stalls: Stalls {
+                turns: clock.turns(),
+                blocked: clock.blocked(),
+                given: false,
+            },
         };
         if alone {
             carried.inline = Some(Inline::new(Box::pin(exchange.run(engine))));
@@ -114,6 +130,7 @@ impl Carried {
             engine: engine.clone(),
             clock: Arc::clone(clock),
             watch: None,
+            stalls: Stalls::default(),
         }
     }
 
@@ -140,7 +157,9 @@ impl Carried {
         cx: &mut Context<'_>,
         mut take: impl FnMut(&mut Reply) -> Option<T>,
     ) -> Poll<T> {
+        self.note_stalls();
         if let Some(taken) = take(&mut self.reply) {
+            self.stalls.given = true;
             return Poll::Ready(taken);
         }
         // Taken while it is polled: one that panics is dropped there, and not polled again.
@@ -153,14 +172,33 @@ impl Carried {
             None => self.reply.register(cx),
         }
         match take(&mut self.reply) {
-            Some(taken) => Poll::Ready(taken),
+            Some(taken) => {
+                self.stalls.given = true;
+                Poll::Ready(taken)
+            }
             None => Poll::Pending,
+        }
+    }
+
+    /// Tell the exchange how long the client's socket has kept it from being polled.
+    fn note_stalls(&mut self) {
+        let given = std::mem::take(&mut self.stalls.given);
+        let turns = self.clock.turns();
+        if self.inline.is_none() || turns == self.stalls.turns {
+            return;
+        }
+        self.stalls.turns = turns;
+        let blocked = self.clock.blocked();
+        let before = std::mem::replace(&mut self.stalls.blocked, blocked);
+        if given {
+            self.reply.stalled_for(blocked.saturating_sub(before));
         }
     }
 }
 
 impl Drop for Carried {
     fn drop(&mut self) {
+        self.note_stalls();
         let alone = self.watch.as_ref().is_some_and(Watch::has_stalled);
         self.reply.leave(alone || self.clock.has_stalled());
         if let Some(mut inline) = self.inline.take() {

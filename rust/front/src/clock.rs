@@ -1,6 +1,7 @@
 //! What bounds one client's connection as it goes on: an idle one, one that sends its head too slowly, one that takes nothing, one whose
 //! requests are taken back.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ struct State {
     ending_since: Option<Instant>,
     /// The socket takes nothing.
     blocked_since: Option<Instant>,
+    /// How long it has taken nothing so far, but for now.
+    blocked: Duration,
     stalled: bool,
     /// Requests that were taken back before their replies were whole, less those that were not. Each has cost an upstream's work.
     taken_back: usize,
@@ -39,6 +42,8 @@ struct State {
 /// The state of one connection, as far as its bounds go. Its socket, its requests and its driver tell it; all run in turn.
 pub(crate) struct Clock {
     times: Times,
+    /// How often the socket has begun to take nothing, and to take again.
+    turns: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -55,6 +60,7 @@ impl Clock {
     pub(crate) fn new(times: Times) -> Arc<Self> {
         Arc::new(Self {
             times,
+            turns: AtomicU32::new(0),
             state: Mutex::new(State {
                 underway: 0,
                 idle_since: Instant::now(),
@@ -62,6 +68,7 @@ impl Clock {
                 http2: false,
                 ending_since: None,
                 blocked_since: None,
+                blocked: Duration::ZERO,
                 stalled: false,
                 taken_back: 0,
             }),
@@ -95,11 +102,27 @@ impl Clock {
     /// Whether the socket took what was written to it.
     pub(crate) fn wrote(&self, taken: bool) {
         let mut state = self.lock();
-        if taken {
-            state.blocked_since = None;
-        } else {
-            state.blocked_since.get_or_insert_with(Instant::now);
+        if taken == state.blocked_since.is_none() {
+            return;
         }
+        let now = Instant::now();
+        match state.blocked_since.take() {
+            Some(since) => state.blocked += now - since,
+            None => state.blocked_since = Some(now),
+        }
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes whenever the socket begins to take nothing, or to take again: [`blocked`](Self::blocked) need not be asked before.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// How long the socket has taken nothing, in all.
+    pub(crate) fn blocked(&self) -> Duration {
+        let state = self.lock();
+        let now = state.blocked_since.map(|since| since.elapsed());
+        state.blocked + now.unwrap_or_default()
     }
 
     /// A request has come.
@@ -284,6 +307,25 @@ mod tests {
         let http1 = Clock::new(TIMES);
         (0..9).for_each(|_| drop(http1.begin()));
         assert_eq!(next(&http1), Some((60, Expired::Idle)), "it closes anyway");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_which_the_socket_takes_nothing_adds_up() {
+        let clock = Clock::new(TIMES);
+        clock.wrote(true);
+        assert_eq!((clock.turns(), clock.blocked()), (0, Duration::ZERO));
+        for _ in 0..2 {
+            clock.wrote(false);
+            tokio::time::advance(2 * SECOND).await;
+            clock.wrote(false);
+            tokio::time::advance(SECOND).await;
+            clock.wrote(true);
+            tokio::time::advance(10 * SECOND).await;
+        }
+        assert_eq!((clock.turns(), clock.blocked()), (4, 6 * SECOND));
+        clock.wrote(false);
+        tokio::time::advance(SECOND).await;
+        assert_eq!((clock.turns(), clock.blocked()), (5, 7 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ pub mod director;
 mod engine;
 pub mod exchange;
 pub mod fault;
+mod gaps;
 mod headers;
 mod keepalive;
 mod leaving;

@@ -98,8 +98,12 @@ pub struct Outcome {
     pub first_token: Option<Duration>,
     /// The last of them.
     pub last_token: Option<Duration>,
-    /// The longest time between two reads that bore tokens.
+    /// The longest time between two reads that bore tokens, without that in which the client took nothing.
     pub longest_gap: Option<Duration>,
+    /// The sum of these times.
+    pub gaps: Duration,
+    /// How long the upstream was not read because the client took nothing.
+    pub client_blocked: Duration,
     /// The whole exchange.
     pub duration: Duration,
     /// The parts of the request that the upstream was not told, and that its answer does not depend on.

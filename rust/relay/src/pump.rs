@@ -20,6 +20,7 @@ use crate::decode::{BodyError, ReplyBody};
 use crate::director::{Attempt, ByRates, Director, Pricing};
 use crate::engine::Engine;
 use crate::fault::{Fault, FaultKind};
+use crate::gaps::Gaps;
 use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
@@ -97,8 +98,7 @@ pub(crate) struct Pump {
     fault: Option<Fault>,
     status: u16,
     last_read: Instant,
-    first_token: Option<Instant>,
-    longest_gap: Option<Duration>,
+    gaps: Gaps,
     bytes_in: u64,
     bytes_out: u64,
 }
@@ -140,8 +140,7 @@ impl Pump {
             fault: None,
             status: 0,
             last_read: progress.started,
-            first_token: None,
-            longest_gap: None,
+            gaps: Gaps::default(),
             bytes_in: 0,
             bytes_out: 0,
         }
@@ -186,13 +185,18 @@ impl Pump {
             .await;
             let ended = match turn {
                 Turn::Left => {
+                    self.unblock(client);
+                    self.gaps.stalled(client.sink.take_stalls());
                     if client.leaving.departed() || !client.leaving.depart() {
                         return PumpEnd::Left;
                     }
                     self.read_on(client);
                     None
                 }
-                Turn::Stalled => return PumpEnd::Stalled,
+                Turn::Stalled => {
+                    self.unblock(client);
+                    return PumpEnd::Stalled;
+                }
                 // The client has all there is: that the upstream says no more, or not how it should, is no fault.
                 Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
                     if self.pipeline.facts().done =>
@@ -230,7 +234,6 @@ impl Pump {
     fn read_on(&mut self, client: &mut Client<'_>) {
         client.keepalive.stop();
         self.hold = None;
-        self.blocked = None;
         client.sink.push(&mut self.frames);
         self.timer = Some(Box::pin(sleep_until(Instant::now())));
     }
@@ -238,9 +241,7 @@ impl Pump {
     fn poll_body(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
         let room = client.leaving.departed() || client.sink.poll_room(cx).is_ready();
         if room {
-            if self.blocked.take().is_some() && self.progress.last_token.is_some() {
-                self.progress.last_token = Some(Instant::now());
-            }
+            self.unblock(client);
             match self.body.poll_read(cx) {
                 Poll::Ready(Some(Ok(data))) => return Poll::Ready(Turn::Read(data)),
                 Poll::Ready(Some(Err(BodyError::Broken))) => {
@@ -252,11 +253,26 @@ impl Pump {
                 Poll::Ready(None) => return Poll::Ready(Turn::End),
                 Poll::Pending => {}
             }
-        }
-        if !room {
-            self.blocked.get_or_insert_with(Instant::now);
+        } else if self.blocked.is_none() {
+            let now = Instant::now();
+            self.blocked = Some(now);
+            if !client.sink.is_inline() {
+                self.gaps.pause(now);
+            }
         }
         Poll::Pending
+    }
+
+    /// The client takes again, or has left: from here the upstream's silence is its own.
+    fn unblock(&mut self, client: &Client<'_>) {
+        if let Some(since) = self.blocked.take() {
+            let now = Instant::now();
+            self.progress.last_token = self.progress.last_token.map(|_| now);
+            // Where one task polls both ends, it tells itself how long the client kept it from that.
+            if !client.sink.is_inline() {
+                self.gaps.go_on(since, now);
+            }
+        }
     }
 
     /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their deadline
@@ -327,7 +343,7 @@ impl Pump {
             return Some(PumpEnd::Left);
         }
         let fed = self.pass(Some(data), client).await;
-        self.note_progress();
+        self.note_progress(client);
         if let Err(kind) = fed {
             return Some(self.break_off(kind, client));
         }
@@ -387,7 +403,7 @@ impl Pump {
             return self.break_off(FaultKind::Empty, client);
         }
         let finished = self.pass(None, client).await;
-        self.note_progress();
+        self.note_progress(client);
         if let Err(kind) = finished {
             return self.break_off(kind, client);
         }
@@ -513,20 +529,18 @@ impl Pump {
         }
     }
 
-    fn note_progress(&mut self) {
+    fn note_progress(&mut self, client: &Client<'_>) {
         let now = Instant::now();
+        self.gaps.stalled(client.sink.take_stalls());
         self.last_read = now;
         self.progress.first_byte.get_or_insert(now);
         let tokens = self.pipeline.take_progress();
         if let Some(mode) = self.pipeline.facts().mode {
             self.progress.streaming = mode == Mode::Sse;
         }
-        if !tokens {
-            return;
-        }
-        match self.progress.last_token.replace(now) {
-            None => self.first_token = Some(now),
-            Some(last) => self.longest_gap = self.longest_gap.max(Some(now - last)),
+        if tokens {
+            self.gaps.tokens(now);
+            self.progress.last_token = Some(now);
         }
     }
 
@@ -559,9 +573,7 @@ impl Pump {
         outcome.bytes_in = self.bytes_in;
         outcome.bytes_out = self.bytes_out;
         outcome.first_byte = self.progress.first_byte.map(since);
-        outcome.first_token = self.first_token.map(since);
-        outcome.last_token = self.progress.last_token.map(since);
-        outcome.longest_gap = self.longest_gap;
+        self.gaps.report(outcome, since);
     }
 }
 

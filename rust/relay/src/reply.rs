@@ -1,5 +1,6 @@
 //! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], whoever owns the client takes from a [`Reply`].
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -101,6 +102,8 @@ struct Shared {
     bound: usize,
     /// Both ends are polled by one task: neither has to wake the other.
     inline: bool,
+    /// Where one task polls both ends: how long the client kept it from polling, in microseconds, and nobody has heard of yet.
+    stalls: AtomicU64,
     sink: AtomicWaker,
     reply: AtomicWaker,
 }
@@ -140,6 +143,7 @@ fn ends(bound: usize, inline: bool) -> (Sink, Reply) {
         }),
         bound,
         inline,
+        stalls: AtomicU64::new(0),
         sink: AtomicWaker::new(),
         reply: AtomicWaker::new(),
     });
@@ -235,6 +239,20 @@ impl Sink {
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.shared.lock().left
+    }
+
+    /// One task polls both ends.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.shared.inline
+    }
+
+    /// How long the client kept the task of both ends from polling, since this was asked last.
+    pub(crate) fn take_stalls(&self) -> Duration {
+        // There are next to none, and whoever adds some runs in the same task.
+        match self.shared.stalls.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            _ => Duration::from_micros(self.shared.stalls.swap(0, Ordering::Relaxed)),
+        }
     }
 
     /// Ready once the client has left.
@@ -390,6 +408,12 @@ impl Reply {
             drop(state);
             self.0.sink.wake();
         }
+    }
+
+    /// Where one task polls both ends: the client took nothing for so long, and kept it from polling.
+    pub fn stalled_for(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.stalls.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// Have `cx` woken when there is something new to take.
