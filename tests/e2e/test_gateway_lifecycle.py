@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from harness.gateway_process import GatewayProcess, StartGateway, spawn
+from sluicegate.server.signals import SAME_SIGNAL_SECONDS
 from sluicegate.testing import Script, ScriptedUpstream
 
 CHAT = {"model": "small", "messages": []}
@@ -177,6 +178,23 @@ async def test_probes_are_told_that_it_drains(
             assert (await probe.get("/readyz")).status_code == 503
     assert (await stream).endswith("data: [DONE]\n\n")
     assert await running.wait() == 0
+
+
+async def test_a_gateway_that_leaves_is_not_ready_and_serves_on(
+    gateway: StartGateway, config: dict[str, Any]
+) -> None:
+    running = await gateway({**config, "server": {"drain_delay_seconds": 600}})
+    running.signal()
+    await running.wait_line(event="leaving")
+    # Over a new connection.
+    async with httpx.AsyncClient(base_url=running.base_url, timeout=30) as client:
+        assert (await client.get("/readyz")).status_code == 503
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    assert not running.find(event="draining")
+    await asyncio.sleep(SAME_SIGNAL_SECONDS)
+    running.signal()
+    assert await running.wait(10) == 128 + signal.SIGTERM
 
 
 async def test_nothing_is_left_behind(gateway: StartGateway, config: dict[str, Any], tmp_path: Path) -> None:

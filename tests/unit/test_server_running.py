@@ -93,6 +93,10 @@ class Gateway:
             raise ConfigurationError("not this one")
         self._told.say("gateway reloads")
 
+    def leave(self) -> None:
+        self.draining = True
+        self._told.say("gateway leaves")
+
     def drain(self, seconds: float) -> None:
         assert seconds == 5
         self.draining = True
@@ -243,6 +247,37 @@ async def test_the_application_answers_until_nobody_is_served_any_more() -> None
     assert await stand.end() == 0
     [(seconds, status)] = stand.ending.orders
     assert (seconds > 5, status) == (True, 1), "it is ended where it does not end"
+
+
+def with_delay(seconds: float) -> dict[str, Any]:
+    return {**CONFIG, "server": {**CONFIG["server"], "drain_delay_seconds": seconds}}
+
+
+async def test_balancers_hear_that_it_leaves_before_it_accepts_nothing_more() -> None:
+    stand = Stand(with_delay(0.01))
+    await stand.told.wait("log listening")
+    assert await stand.stop() == 0
+    assert stand.told.said[3:] == [
+        "gateway leaves",
+        "log leaving",
+        "gateway drains",
+        "front drains",
+        "gateway ends",
+    ]
+
+
+async def test_it_serves_on_while_it_leaves() -> None:
+    stand = Stand(with_delay(600))
+    await stand.told.wait("log listening")
+    stand.signals.stop_came(signal.SIGTERM)
+    await stand.told.wait("log leaving")
+    assert (await stand.ask("/readyz")).status_code == 503
+    assert "front drains" not in stand.told.said
+    [(seconds, _)] = stand.ending.orders
+    assert seconds > 605, "it is not ended for taking its time"
+    stand.gateway.on_death("")
+    assert await stand.end() == 1
+    assert "gateway drains" not in stand.told.said
 
 
 async def test_a_drain_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from sluicegate.config.values import (
     Bytes,
     ClientBuffer,
     Count,
+    Delay,
     ExistingFile,
     Host,
     MemoryBytes,
@@ -107,6 +108,11 @@ class ServerConfig(Section):
     )
     bounds: BoundsConfig = Field(
         default=BoundsConfig(), description="What one client, and all of them together, may use."
+    )
+    drain_delay_seconds: Delay = Field(
+        default=0.0,
+        description="How long new connections are still accepted after SIGTERM while `/readyz` says 503, so "
+        "that balancers that ask it can take the gateway out first; 0: none are.",
     )
     drain_seconds: Seconds = Field(
         default=30.0,

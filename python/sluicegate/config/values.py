@@ -221,6 +221,7 @@ ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 # Every number that becomes a time, a size or a count has an end: none may overflow where it is added to
 # another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.
 Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
+Delay = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
 Retention = Annotated[
     float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME
 ]

@@ -226,6 +226,10 @@ class Gateway:
         state.serving = serving
         state.responses.serve((model.name for model in serving.models), serving.admission.owners)
 
+    def leave(self) -> None:
+        """Report not ready, and serve on: `drain` is to follow once balancers have heard of it."""
+        self._state.leaving = True
+
     def drain(self, seconds: float) -> None:
         """Accept nothing more, report not ready, and end what still runs after `seconds`. Idempotent."""
         state = self._state

@@ -22,7 +22,7 @@ class ReadyEndpoint:
 
     async def __call__(self, asked: AppRequest) -> None:
         state = self._state
-        if state.draining:
+        if state.leaving or state.draining:
             await respond(asked.send, 503, _HEADERS, b'{"status":"draining"}')
         elif state.dead or state.front is None:
             await respond(asked.send, 503, _HEADERS, b'{"status":"not running"}')

@@ -50,6 +50,8 @@ class State:
     start_engines: Callable[[Config], tuple[Decisions, Front]]
     front: Front | None = None
     """Made at the start: its threads must belong to the process that serves."""
+    leaving: bool = False
+    """It is told to stop, and accepts for a while what balancers still send."""
     draining: bool = False
     dead: bool = False
     """An engine, or the thread that decides, has died."""

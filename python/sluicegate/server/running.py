@@ -62,7 +62,7 @@ class Running:
         self._log = log
         self._tell = tell
         self._over = asyncio.Event()
-        self._dead = False
+        self._died = asyncio.Event()
 
     async def run(self, signals: Signals, ending: Ending, path: Path | None = None) -> int:
         """Serve until told to stop; the exit status. `path`: the configuration's file, followed from now on.
@@ -104,7 +104,11 @@ class Running:
             if reader is not None:
                 reader.stop()
             if not self._dead:
-                ending.within(settings.drain_seconds + CUT_SECONDS + END_SECONDS, 1)
+                ending.within(
+                    settings.drain_delay_seconds + settings.drain_seconds + CUT_SECONDS + END_SECONDS, 1
+                )
+                await self._leave(settings.drain_delay_seconds)
+            if not self._dead:
                 gateway.drain(settings.drain_seconds)
                 await self._until_idle(front, settings.drain_seconds + CUT_SECONDS)
         finally:
@@ -116,8 +120,12 @@ class Running:
             await application.stop()
         return 1 if self._dead else 0
 
+    @property
+    def _dead(self) -> bool:
+        return self._died.is_set()
+
     def _end_dead(self) -> None:
-        self._dead = True
+        self._died.set()
         self._over.set()
 
     # === start ===
@@ -195,6 +203,16 @@ class Running:
         interpreter.settle()
 
     # === stop ===
+
+    async def _leave(self, seconds: float) -> None:
+        """Serve on for `seconds`, or until the gateway dies, while balancers hear that it is not ready."""
+        if not seconds:
+            return
+        self._gateway.leave()
+        self._log.info("leaving", seconds=seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._died.wait()
 
     async def _until_idle(self, front: Front, seconds: float) -> None:
         """Until nobody is served any more, for at most `seconds`."""
