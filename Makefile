@@ -77,7 +77,7 @@ test-e2e: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
 
 test-alone: setup
-	@$(BIN)/python $(RERUN) $@ pytest -m alone tests
+	@$(BIN)/python $(RERUN) $@ pytest -m alone tests/contract tests/e2e tests/soak
 
 test-real: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e

@@ -9,14 +9,25 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = sorted({path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").glob("*/**/test_*.py")})
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_every_folder_of_tests_is_run(folder: str) -> None:
+MARK = "pytest.mark." + "alone"
+
+
+def recipes() -> dict[str, str]:
+    """Each stage's commands."""
     makefile = (ROOT / "Makefile").read_text()
     stages = re.findall(r"^STAGES = (.+)$", makefile, re.MULTILINE)[0].split()
-    recipes = dict(re.findall(r"^(test-[a-z0-9]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE))
-    assert set(stages) == recipes.keys()
-    if folder == "soak":
-        # All of it is for a quiet machine.
-        assert re.search(r"pytest -m alone tests$", recipes["test-alone"], re.MULTILINE)
-    else:
-        assert any(f"tests/{folder}" in recipe for recipe in recipes.values())
+    found = dict(re.findall(r"^(test-[a-z0-9]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE))
+    assert set(stages) == found.keys()
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_of_tests_is_run(folder: str) -> None:
+    assert any(re.search(rf"tests/{folder}\b", recipe) for recipe in recipes().values())
+
+
+def test_what_runs_alone_is_run() -> None:
+    marked = [path for path in (ROOT / "tests").glob("*/**/test_*.py") if MARK in path.read_text()]
+    assert marked
+    folders = {path.relative_to(ROOT).parts[1] for path in marked}
+    assert folders <= set(re.findall(r"tests/(\w+)", recipes()["test-alone"].replace("tests/rerun", "")))
