@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     unreachable_pub,
     reason = "what fails here fails the test; the properties are a crate of their own elsewhere"
 )]
