@@ -20,6 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HEAD_BYTES = 8_192
 URL_BYTES = 512
 HEADERS = 20
+MANY_HEADERS = 300
 BODY_BYTES = 100_000
 SOON = 0.3
 """Seconds of the bounds in time: what waits for one waits this long."""
@@ -256,7 +257,7 @@ async def test_requests_beyond_their_bound_are_503(tmp_path_factory: pytest.Temp
 async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireStand]:
     config: dict[str, Any] = {
         "keys": [{"name": "one", "key": "sk-one"}],
-        "server": {"bounds": {"body_pause_seconds": SOON}},
+        "server": {"bounds": {"body_pause_seconds": SOON, "headers": MANY_HEADERS}},
     }
     async with wire_stand(tmp_path_factory.mktemp("keyed"), config) as stand:
         yield stand
@@ -292,6 +293,17 @@ async def test_small_refused_requests_keep_their_connection(keyed: WireStand) ->
             assert (await connection.reply()).status == 401
         await connection.post(CHAT, BODY, headers=("authorization: Bearer sk-one",))
         assert (await connection.reply()).status == 200
+
+
+@pytest.mark.parametrize("name", [b"x-%d", b"accept"], ids=["names", "one name"])
+async def test_the_application_takes_as_many_headers_as_the_front(keyed: WireStand, name: bytes) -> None:
+    """Though its server takes fewer: the answer is about the key."""
+    headers = [name % number if b"%" in name else name for number in range(MANY_HEADERS - 5)]
+    lines = [header + b": a" for header in headers]
+    for key, status in ((b"sk-one", 200), (b"sk-two", 401)):
+        line = b"GET /v1/models HTTP/1.1"
+        data = request(b"authorization: Bearer " + key, *lines, b"connection: close", line=line, body=b"")
+        assert (await send_all(keyed.address, data)).statuses == [status]
 
 
 async def test_another_spelling_of_the_path_needs_the_key_as_well(keyed: WireStand) -> None:

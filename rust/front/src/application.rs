@@ -7,7 +7,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+};
 use http::request::Parts;
 use http::{Request, Response, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -20,6 +22,17 @@ use tokio::time::{Instant, Sleep};
 use crate::bounds::Pace;
 use crate::head::drop_hop_by_hop;
 use crate::refusal::Refusal;
+
+/// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a hundred headers,
+/// whatever our bound is.
+const READ: [HeaderName; 6] = [
+    ACCEPT,
+    AUTHORIZATION,
+    CONTENT_TYPE,
+    EXPECT,
+    HOST,
+    HeaderName::from_static("x-request-id"),
+];
 
 /// A request's body on its way to the application.
 pub(crate) enum Passed {
@@ -108,6 +121,12 @@ impl Body for PassedBody {
     }
 }
 
+fn read_of(mut headers: HeaderMap) -> HeaderMap {
+    let read = READ.into_iter();
+    read.filter_map(|name| headers.remove(&name).map(|value| (name, value)))
+        .collect()
+}
+
 /// The application's answer. Each request has a connection of its own: what comes here is not what comes by the thousand.
 pub(crate) async fn ask(
     socket: &Path,
@@ -134,7 +153,7 @@ pub(crate) async fn ask(
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let uri: Uri = path.parse().map_err(|_| unavailable)?;
     drop_hop_by_hop(&mut parts.headers);
-    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers = read_of(parts.headers);
     parts.uri = uri;
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();

@@ -1,12 +1,14 @@
 //! A request that goes to an upstream: read, decided, and made an exchange.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits;
-use sluicegate_relay::{Asked, ErrorReply, Exchange, ResponsesAsked, Sink};
+use sluicegate_relay::{Active, Asked, Engine, ErrorReply, Exchange, ResponsesAsked, Sink};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::asked::AskedRequest;
 use crate::bounds::Limits;
@@ -15,6 +17,10 @@ use crate::endpoint::Endpoint;
 use crate::facts::Facts;
 use crate::refusal::Refusal;
 use crate::report::Report;
+
+/// So long a decision is waited for before the gateway's closing is, too. It hardly ever takes longer, and all engines share the lock that
+/// whoever waits for the closing takes.
+const SOON: Duration = Duration::from_millis(50);
 
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
@@ -40,11 +46,14 @@ pub(crate) struct Forwarding {
     asked: Asked,
     forward: Box<Forward>,
     report: Report,
+    active: Active,
 }
 
 impl Arrival {
-    /// Have it decided.
-    pub(crate) async fn arrange(mut self) -> Arranged {
+    /// Have it decided, on `engine`'s thread.
+    pub(crate) async fn arrange(mut self, engine: &Engine) -> Arranged {
+        // Closing waits for it from here on.
+        let active = engine.enter();
         let (answer, answered) = oneshot::channel();
         let request = self.request.as_ref().ok();
         self.report.model = request.and_then(|request| request.request().model().map(Into::into));
@@ -57,19 +66,17 @@ impl Arrival {
             answer,
         });
         decisions.push(arrived);
-        let refusal = match tokio::time::timeout(decisions.patience(), answered).await {
-            Ok(Ok(Decision::Forward(forward))) => return self.forward(forward),
-            Ok(Ok(Decision::Reply(reply))) => {
+        match decided(answered, decisions.patience(), engine).await {
+            Ok(Decision::Forward(forward)) => self.forward(forward, active),
+            Ok(Decision::Reply(reply)) => {
                 self.report.refused(reply.status, None, reply.body.len());
-                return Arranged::Refused(reply);
+                Arranged::Refused(reply)
             }
-            Ok(Err(_)) => Refusal::Internal,
-            Err(_) => Refusal::Undecided,
-        };
-        Arranged::Refused(refuse(self.report, refusal))
+            Err(refusal) => Arranged::Refused(refuse(self.report, refusal)),
+        }
     }
 
-    fn forward(self, forward: Box<Forward>) -> Arranged {
+    fn forward(self, forward: Box<Forward>, active: Active) -> Arranged {
         let Self {
             endpoint,
             headers,
@@ -109,8 +116,26 @@ impl Arrival {
             asked,
             forward,
             report,
+            active,
         }))
     }
+}
+
+async fn decided(
+    mut answered: oneshot::Receiver<Decision>,
+    patience: Duration,
+    engine: &Engine,
+) -> Result<Decision, Refusal> {
+    let soon = SOON.min(patience);
+    let answer = match timeout(soon, &mut answered).await {
+        Ok(answer) => answer,
+        Err(_) => tokio::select! {
+            biased;
+            answer = timeout(patience - soon, answered) => answer.map_err(|_| Refusal::Undecided)?,
+            () = engine.closing().cancelled() => return Err(Refusal::Stopping),
+        },
+    };
+    answer.map_err(|_| Refusal::Internal)
 }
 
 impl Forwarding {
@@ -133,6 +158,7 @@ impl Forwarding {
             client_stall: limits.client_stall,
             drain: limits.drain,
             started: self.report.started,
+            active: self.active,
             sink,
             director: Box::new(self.report),
         }

@@ -167,7 +167,7 @@ impl Front {
                     facts,
                     report,
                 };
-                arrival.arrange().await
+                arrival.arrange(&on).await
             };
             let arranged = tokio::select! {
                 arranged = arranged => arranged,

@@ -173,7 +173,7 @@ impl Serving {
             facts,
             report,
         };
-        match arrival.arrange().await {
+        match arrival.arrange(&self.engine).await {
             Arranged::Refused(reply) => whole(reply, asking),
             Arranged::Forward(forwarding) => self.carry(*forwarding, asking).await,
         }

@@ -77,6 +77,8 @@ pub struct Exchange {
     pub drain: DrainLimits,
     /// When the request came: times count from here.
     pub started: Instant,
+    /// Closing waits for it.
+    pub active: Active,
     /// Where frames go.
     pub sink: Sink,
     /// Who decides.
@@ -120,7 +122,6 @@ impl Exchange {
     /// Not all of it is an `async` block: that would have room for the exchange twice, as it comes and as it is kept.
     pub fn run(self, engine: &Engine) -> impl Future<Output = Option<Sink>> + Send + 'static {
         let streams = self.asked.request.stream();
-        let active = engine.enter();
         let mut session = Box::new(Session {
             api: self.api,
             streams,
@@ -143,7 +144,7 @@ impl Exchange {
             client_stall: self.client_stall,
             outcome: Outcome::default(),
             settled: false,
-            active: Some(active),
+            active: Some(self.active),
         });
         let first = self.attempt;
         async move {

@@ -101,7 +101,7 @@ fn a_client_that_takes_slowly_is_not_cut() {
 /// Polls an exchange until its client has got `frames`, drops it, and gives the outcome that it reported.
 fn dropped_after(setup: &Setup, engines: &Engines, frames: usize) -> sluicegate_relay::Outcome {
     let (sink, mut reply) = Way::Inline.ends();
-    let (exchange, ended) = setup.exchange(&setup.attempt(), sink, |_| {});
+    let (exchange, ended) = setup.exchange(engines.any(), &setup.attempt(), sink, |_| {});
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

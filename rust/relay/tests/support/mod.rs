@@ -21,7 +21,7 @@ use sluicegate_core::request::Request;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
-    Apis, Asked, Attempt, Deadlines, Deciding, Director, DrainLimits, Engines, ErrorReply,
+    Apis, Asked, Attempt, Deadlines, Deciding, Director, DrainLimits, Engine, Engines, ErrorReply,
     Exchange, Fault, FaultKind, Next, Outcome, Pricing, ResponsesAsked, Route, Sink, Streaming,
     Upstream, UpstreamSettings,
 };
@@ -356,6 +356,7 @@ impl Setup {
     /// The exchange, into `sink`; `failed` is called with each failure. Its outcome comes from the receiver.
     pub(crate) fn exchange(
         &self,
+        engine: &Engine,
         attempt: &Attempt,
         mut sink: Sink,
         failed: impl Fn(&Fault) + Send + Sync + 'static,
@@ -374,6 +375,7 @@ impl Setup {
             client_stall: self.client_stall,
             drain: self.drain.unwrap_or_default(),
             started: tokio::time::Instant::now(),
+            active: engine.enter(),
             sink,
             director: Box::new(Script {
                 next: self.further(attempt),
@@ -398,8 +400,8 @@ impl Setup {
         failed: impl Fn(&Fault) + Send + Sync + 'static,
     ) -> Running {
         let (sink, reply) = self.way.ends();
-        let (exchange, ended) = self.exchange(attempt, sink, failed);
         let engine = engines.any();
+        let (exchange, ended) = self.exchange(engine, attempt, sink, failed);
         let client = Client::start(
             self.way,
             exchange,
