@@ -69,7 +69,7 @@ def _model_name(value: str) -> str:
         raise fault(
             "name",
             "has a `*` in it, and there are no wildcards: it would be taken literally",
-            "give each model an entry of its own",
+            "give each model an entry of its own, or let the upstream list them with `discover`",
         )
     return value
 
