@@ -86,7 +86,7 @@ test-clients: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/clients
 
 test-wheel: setup
-	@SLUICEGATE_TEST_DIST=$(abspath $(DIST)) $(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/wheel
+	@SLUICEGATE_TEST_DIST=$(abspath $(DIST)) $(BIN)/python $(RERUN) $@ pytest $(TOGETHER) --dist load tests/wheel
 
 # Until there are such tests the stage is empty.
 test-docs: setup
