@@ -191,6 +191,18 @@ CATALOGUE: Mapping[str, Entry] = {
         ("Upstreams that are slower than what is asked of them.",),
         ("Wait for the seconds of `retry-after`.", "Raise `responses.concurrency` if upstreams can take it."),
     ),
+    "not_storable": Entry(
+        "400",
+        "The store of responses does not take what is in this request.",
+        ("Text that is no text: half of a surrogate pair, or the character NUL.",),
+        ("Take it out of the request, or ask with `store: false`.",),
+    ),
+    "store_busy": Entry(
+        "503",
+        "The store of responses is slower than what is to be kept, so nothing new is taken on.",
+        ("A slow disk or database.", "More background responses than it is sized for."),
+        ("Wait for the seconds of `retry-after`.", "Raise `responses.max_waiting_bytes` for short bursts."),
+    ),
     "store_unavailable": Entry(
         "503",
         "The store of responses cannot be read or written.",
