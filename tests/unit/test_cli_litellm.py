@@ -176,9 +176,20 @@ def test_nothing_in_a_file_breaks_it(document: Any) -> None:
 
 @given(VALUES)
 def test_no_parameter_breaks_it(value: Any) -> None:
-    translate(
-        model("openai/x", api_base=value, timeout=value, input_cost_per_token=value, extra_headers=value)
-    )
-    translate(
-        {**model("openai/x"), "litellm_settings": {"fallbacks": [{"m": value}], "request_timeout": value}}
-    )
+    translate(model("openai/x", api_base=value, input_cost_per_token=value, extra_headers=value))
+    settings = {"fallbacks": [{"m": value}], "request_timeout": value}
+    translate({**model("openai/x", timeout=value), "litellm_settings": settings})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1, 0, True, "30", 10**400])
+def test_a_time_that_is_none_is_told(value: object) -> None:
+    found = translate(model("openai/x", api_base="http://h/v1", timeout=value))
+    assert "deadlines" not in found.data["upstreams"]["h"]
+    assert found.remarks[-1][1] == "is not a number of seconds"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1, "much", [1]])
+def test_a_price_that_is_none_is_told(value: object) -> None:
+    found = translate(model("openai/x", api_base="http://h/v1", input_cost_per_token=value))
+    assert "prices" not in found.data
+    assert found.remarks[-1][1] == "is not a price"
