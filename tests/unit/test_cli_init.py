@@ -78,6 +78,12 @@ def test_upstreams_are_those_that_are_named(file: Path) -> None:
     assert "sekrit" not in file.with_name("x.yaml").read_text() + done.output
 
 
+def test_a_server_that_is_asked_needs_no_path(file: Path) -> None:
+    assert run("--upstream", "http://127.0.0.1:11434").stderr == ""
+    report = check_file(file, {})
+    assert (report.faults, report.warnings) == ((), ())
+
+
 def test_keys_of_the_environment_are_named_and_not_written(file: Path) -> None:
     done = run("--from-env", OPENAI_API_KEY="sekrit-1", GROQ_API_KEY="sekrit-2", MISTRAL_API_KEY="")
     assert done.exit_code == 0, done.output

@@ -154,7 +154,8 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"
         )
     for name, upstream in config.upstreams.items():
-        if not urlsplit(upstream.base_url).path:
+        # One that is asked for its models is also asked below /v1.
+        if upstream.discover is None and not urlsplit(upstream.base_url).path:
             yield source.fault(
                 ("upstreams", name, "base_url"),
                 "has no path: most servers answer below /v1 only",
