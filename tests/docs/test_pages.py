@@ -1,0 +1,39 @@
+"""The tables of the documentation name everything that they are about."""
+
+import re
+
+from harness.markdown_blocks import ROOT
+from sluicegate.gateway.door import RELAYED
+from sluicegate.telemetry import Metrics
+from sluicegate.telemetry import log as log_module
+
+DOCS = ROOT / "docs"
+
+
+def code_in(page: str) -> set[str]:
+    """What stands between backquotes in a page, word by word."""
+    spans = re.findall(r"`([^`\n]+)`", (DOCS / page).read_text())
+    return {word for span in spans for word in re.split(r"[\s,]+", span)}
+
+
+async def test_every_metric_is_named() -> None:
+    _, text = await Metrics().render()
+    families = re.findall(r"^# TYPE (sluicegate_\w+) ", text.decode(), re.MULTILINE)
+    # What prometheus-client adds to each counter of its own.
+    families = [name for name in families if not name.endswith("_created")]
+    assert len(families) > 10
+    assert set(families) - code_in("metrics-and-log.md") == set()
+
+
+def test_every_field_of_a_requests_line_is_named() -> None:
+    source = ROOT / "python" / "sluicegate" / "telemetry" / f"{log_module.__name__.rpartition('.')[2]}.py"
+    text = source.read_text()
+    fields = set(re.findall(r"[,'{]\"(\w+)\":", text[text.index("def request_members") :]))
+    # `began` is of an attempt within `tries`.
+    assert len(fields) > 20
+    assert fields - {"began"} - code_in("metrics-and-log.md") == set()
+
+
+def test_every_endpoint_is_named() -> None:
+    text = (DOCS / "clients.md").read_text()
+    assert [path for path in RELAYED if f"POST {path}`" not in text] == []
