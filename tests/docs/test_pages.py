@@ -3,6 +3,7 @@
 import re
 
 from harness.markdown_blocks import ROOT
+from sluicegate.catalogue import CATALOGUE
 from sluicegate.gateway.door import RELAYED
 from sluicegate.telemetry import Metrics
 from sluicegate.telemetry import log as log_module
@@ -37,3 +38,7 @@ def test_every_field_of_a_requests_line_is_named() -> None:
 def test_every_endpoint_is_named() -> None:
     text = (DOCS / "clients.md").read_text()
     assert [path for path in RELAYED if f"POST {path}`" not in text] == []
+
+
+def test_every_error_code_is_named() -> None:
+    assert set(CATALOGUE) - code_in("errors.md") == set()

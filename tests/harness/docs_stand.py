@@ -64,11 +64,19 @@ if port and "--port" not in arguments and "--print-config" not in arguments:
 os.execv(sys.executable, [sys.executable, "-m", "sluicegate", *arguments])
 """
 )
+# A gateway without a file says that it listens once it knows the models of its upstreams.
 _CURL = (
     _WAIT
     + """\
+import urllib.request
 for port in re.findall(r"http://127[.]0[.]0[.]1:([0-9]+)", " ".join(sys.argv)):
     wait(port)
+    deadline = time.monotonic() + 20
+    while port == os.environ["GATEWAY_PORT"] and time.monotonic() < deadline:
+        with urllib.request.urlopen(f"http://127.0.0.1:{{port}}/v1/models", timeout=10) as reply:
+            if b'"id"' in reply.read():
+                break
+        time.sleep(0.05)
 os.execv({curl!r}, ["curl", "--max-time", "20", *sys.argv[1:]])
 """
 )
