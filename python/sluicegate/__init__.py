@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         LimitExceeded,
         ParseError,
         RelayClosed,
-        RequestRefused,
         TooDeep,
     )
     from sluicegate.pricing import Cost, PricePolicy, UsageLike
@@ -54,7 +53,6 @@ __all__ = [
     "ParseError",
     "PricePolicy",
     "RelayClosed",
-    "RequestRefused",
     "ResponsesToChat",
     "SSEDecoder",
     "SSESplitter",
@@ -97,7 +95,6 @@ _HOMES = {
         "LimitExceeded",
         "ParseError",
         "RelayClosed",
-        "RequestRefused",
         "TooDeep",
     ),
     "sluicegate.pricing": ("Cost", "PricePolicy", "UsageLike"),

@@ -1,7 +1,7 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, Literal, final
 
 from sluicegate.errors import ParseError
 
@@ -31,6 +31,8 @@ __all__ = [
     "PriceAsked",
     "Pricing",
     "Request",
+    "ResponseFold",
+    "ResponseNumbering",
     "ResponsesRequest",
     "ResponsesTarget",
     "ResponsesToChat",
@@ -44,8 +46,19 @@ __all__ = [
     "Usage",
     "UsageMeter",
     "__version__",
+    "error_message",
+    "find_item",
+    "first_events",
     "fold_chat",
+    "in_progress_event",
+    "item_ids",
+    "list_items",
+    "queued_response",
+    "read_response",
+    "repeated_items",
+    "skip_events",
     "unfold_chat",
+    "unfold_response",
 ]
 
 _Headers = Sequence[tuple[bytes, bytes]]
@@ -92,18 +105,123 @@ class ResponsesRequest:
     """The body as it came, or as `with_input_prefix` made it; a copy."""
     size: Final[int]
     """Bytes."""
-    def input_items(self, token: str) -> list[bytes]:
-        """The input as items, one JSON object each, with `id`, `type` and `status`.
+    references: Final[list[str]]
+    """The ids that items of the input refer to, decoded, in their order; at most 1,001 of them. Empty for an
+    id that is no string."""
+    def with_items(self, items: Mapping[str, bytes]) -> ResponsesRequest:
+        """The same request with items, JSON by id, in place of the references to them; others stay.
 
-        An item without an id gets one made of `token` and its place. Raises
-        `sluicegate.errors.RequestRefused` for an input that is neither a string nor an array of objects.
+        Raises as `with_input_prefix` does.
         """
-    def with_input_prefix(self, items: Sequence[bytes]) -> ResponsesRequest:
-        """The same request with earlier items in front of its input and without `previous_response_id`.
+    def with_input_prefix(self, items: bytes) -> ResponsesRequest:
+        """The same request with earlier items, JSON with commas in between, in front of its input and without
+        `previous_response_id`.
 
         Raises `sluicegate.errors.DocumentTooLarge` where it would be larger than a request may be, and
         `InvalidJSON` where an item is no JSON.
         """
+    def as_run(self) -> bytes:
+        """The body as it is run in the background: with `stream`, and without `background`."""
+
+_Turn = tuple[str, bytes, bytes]
+"""A response's id, its request, and its Response object, or nothing in its place; JSON. What is no JSON has
+no items."""
+
+@final
+class ResponseNumbering:
+    """A reply's bytes → its events as they are kept: checked, and numbered without a gap.
+
+    `own` is the Response object as the client knows it: its members take the place of the upstream's, but
+    for those that only an upstream knows, and the reply's first events, which the client has been sent, are
+    left out. None: a client has seen these very events, so nothing but a number that is wrong or missing is
+    changed.
+    """
+
+    def __new__(
+        cls, following: int, own: bytes | None, *, max_event_bytes: int | None = None
+    ) -> ResponseNumbering: ...
+    following: Final[int]
+    """The number of the next event."""
+    ending: Final[tuple[Literal["completed", "incomplete", "failed"], bytes] | None]
+    """How the response ended, and the object in its last event, JSON; a copy."""
+    has_ended: Final[bool]
+    error: Final[str | None]
+    """What an `error` event said, or the end of a response that has failed with items that nobody closed,
+    which is not among the events; or why an event is malformed."""
+    malformed: Final[bool]
+    """An event came that no client could read, or more than are kept of one response: it and what follows is
+    left out."""
+    def feed(self, data: bytes) -> bytes:
+        """The events that `data` completes, back to back.
+
+        Raises `sluicegate.errors.EventTooLarge`, once the events before it have been returned.
+        """
+    def finish(self) -> bytes:
+        """The event that the reply ended in. Raises what `feed` would have raised next."""
+
+@final
+class ResponseFold:
+    """A response as its events tell it: what it looks like so far, and the events that close what is open.
+
+    What is not understood changes nothing. Of more than `max_bytes` only the response's own members are kept.
+    """
+
+    def __new__(cls, response: bytes, max_bytes: int) -> ResponseFold: ...
+    following: Final[int]
+    """The number that follows the last event that was taken."""
+    held: Final[int]
+    """Bytes of what it is made of."""
+    def take(self, events: bytes) -> None:
+        """Take in whole events, numbered; those that were taken before are passed over."""
+    def response(self, status: str) -> bytes:
+        """The Response object as it stands, JSON; with this status, unless its last event has come."""
+    def end(self, error: tuple[str, str] | None = None) -> tuple[bytes, bytes, int]:
+        """The events that end the response here, its object then, and the number that follows.
+
+        What is open is closed, as incomplete. With an `error`, its code and message, the response fails;
+        without, it was cancelled.
+        """
+
+def unfold_response(response: bytes) -> bytes:
+    """The events of a Response object that came whole, with whole deltas and without `[DONE]`.
+
+    Raises `sluicegate.errors.InvalidJSON` and `TooDeep`.
+    """
+
+def skip_events(events: bytes, count: int) -> bytes:
+    """Whole events without the first `count`."""
+
+def queued_response(request: ResponsesRequest, id: str, created_at: int, model: str) -> bytes:
+    """The Response object of a background response that has just been taken on, JSON. `created_at`: Unix
+    seconds."""
+
+def first_events(response: bytes) -> bytes:
+    """`response.created` and `response.queued`, numbered 0 and 1."""
+
+def in_progress_event(response: bytes, number: int) -> bytes:
+    """`response.in_progress`."""
+
+def error_message(body: bytes) -> str | None:
+    """What an error body of an upstream says; None for what is no JSON object."""
+
+def read_response(
+    response: bytes,
+) -> tuple[str, Literal["completed", "incomplete", "failed", "cancelled"]] | None:
+    """The id and the status of a Response object, JSON; None for what is none, or has not ended. An id that
+    is no text is empty here."""
+
+def item_ids(turn: _Turn) -> list[str]:
+    """The ids of its items, at most 10,000, none longer than 512 bytes; those without one have one that is
+    made of the response's id and their place."""
+
+def find_item(turn: _Turn, id: str) -> bytes | None:
+    """The item with this id, as it is listed, JSON."""
+
+def repeated_items(conversation: Sequence[_Turn]) -> bytes:
+    """All items, oldest turn first, as they are sent to an upstream: JSON with commas in between."""
+
+def list_items(conversation: Sequence[_Turn], ascending: bool, after: str | None, limit: int) -> bytes | None:
+    """A page of all items: OpenAI's list object, JSON. None where `after` is not one of them."""
 
 @final
 class Usage:

@@ -3,7 +3,6 @@
 Error
 ├── ConfigurationError        the configuration has faults; all of them, each with its path
 ├── RelayClosed               a request came after the relay was closed
-├── RequestRefused            a request asks for what can't be done, or is malformed; the member at fault
 └── ParseError                bytes that break a rule, with the offset of the byte
     ├── InvalidJSON           not one JSON object
     ├── InvalidRequest        JSON, but a member the gateway reads has a type it cannot have
@@ -56,23 +55,6 @@ class ConfigurationError(Error):
 
 class RelayClosed(Error):
     """The relay was closed and takes no more requests."""
-
-
-class RequestRefused(Error):
-    """A request that asks for what can't be done, or is malformed. `param` names the member at fault
-    (`tools[2]`, `input[3].content[0].type`).
-    """
-
-    message: str
-    param: str
-
-    def __init__(self, message: str, param: str) -> None:
-        self.message = message
-        self.param = param
-        super().__init__(message, param)
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.param})"
 
 
 class ParseError(Error):

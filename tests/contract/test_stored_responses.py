@@ -17,7 +17,7 @@ from harness.responses_stream import check
 from harness.shared_gateway import second_gateway
 from harness.strict_openai import validate
 from harness.wire_stand import MODEL, WireStand, wire_stand
-from sluicegate.testing import Fault, Script
+from sluicegate.testing import Fault, Script, body
 from sse_reference import parse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -363,3 +363,41 @@ async def test_a_number_that_is_none_is_refused(alice: Client, query: str) -> No
     id = await alice.begin()
     reply = await alice.call("GET", f"/{id}?stream=true&{query}")
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "starting_after")
+
+
+# === upstreams that send what nobody can read ===
+
+
+def _said(kind: str, /, **members: Any) -> bytes:
+    return b"data: %s\n\n" % json.dumps({"type": f"response.{kind}", **members}).encode()
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        _said("output_item.added", output_index=0),
+        _said("content_part.added", output_index=0, content_index=1_000_000_000, part={"type": "refusal"}),
+        _said("output_text.delta", output_index=0, content_index=0, delta={"text": "x"}),
+        _said("completed", response={"id": "resp_theirs", "output": [{}] * 100_000}),
+    ],
+    ids=["no item", "an absurd index", "a wrong type", "items without number"],
+)
+async def test_malformed_events_of_an_upstream_fail_its_response(
+    stand: WireStand, alice: Client, malformed: bytes
+) -> None:
+    named = _said("created", response={"id": "resp_theirs", "object": "response", "output": []})
+    stand.upstream.script = body(named, malformed, 30.0)
+    id = await alice.begin()
+    async with asyncio.timeout(WAIT_SECONDS):
+        events = await alice.events(id, after=1)
+    stand.upstream.script = Script()
+    assert [event["sequence_number"] for event in events] == list(range(2, len(events) + 2))
+    found = events[-1]["response"]
+    assert (found["id"], found["status"]) == (id, "failed")
+    assert "malformed" in found["error"]["message"]
+    for method, path in (("GET", ""), ("POST", "/cancel")):
+        reply = await alice.call(method, f"/{id}{path}")
+        assert (reply.status_code, reply.json()) == (200, found)
+    listed = await alice.call("GET", f"/{id}/input_items")
+    assert [item["role"] for item in listed.json()["data"]] == ["user"]
+    assert (await alice.until(await alice.begin(), "completed"))["output"]

@@ -17,11 +17,10 @@ import pytest
 
 from harness import store_worker
 from harness.responses_stream import check
-from harness.stored_stand import OWNER, create, shown, worker
+from harness.stored_stand import OWNER, create, payloads, shown, worker
 from sluicegate.config import StoreConfig
 from sluicegate.responses import ResponseStore, StoreUnavailable
 from sluicegate.responses.entry import ENDED
-from sluicegate.responses.numbering import payloads
 
 CRASHES = int(os.environ.get("SLUICEGATE_CRASHES", "30"))
 WORKERS = 2

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from sluicegate._core import ResponsesRequest
 from sluicegate.config import StoreConfig
 from sluicegate.responses import ResponseStore, Work
-from sluicegate.responses.numbering import payloads
 from sluicegate.telemetry import Log, Metrics
 from sluicegate.testing import Script
 from sluicegate.testing.question import read_question
@@ -100,8 +100,7 @@ async def create(store: ResponseStore, *, owner: str = OWNER, model: str = MODEL
         owner=owner,
         model=model,
         request_id="test",
-        request=json.dumps(body).encode(),
-        body=body,
+        request=ResponsesRequest(json.dumps(body).encode()),
         shown_model=model,
     )
     return id
@@ -127,6 +126,12 @@ async def followed(store: ResponseStore, id: str, after: int = -1, owner: str = 
     """All events after number `after`, to the end."""
     async with asyncio.timeout(WAIT_SECONDS):
         return [event async for data in await store.follow(id, owner, after) for event in payloads(data)]
+
+
+def payloads(data: bytes) -> list[Event]:
+    """The objects of the events in a run, which is whole."""
+    events = data.decode().split("\n\n")[:-1]
+    return [json.loads(event.partition("\ndata: ")[2]) for event in events]
 
 
 def sse(*events: Event) -> bytes:

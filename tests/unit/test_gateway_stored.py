@@ -200,10 +200,10 @@ async def test_an_answer_that_comes_too_late_is_dropped(stored: Any, monkeypatch
     gateway.begin()
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def context(previous: str, owner: str) -> list[Any]:
+    async def context(previous: str, owner: str) -> bytes:
         asked.set()
         await go_on.wait()
-        return []
+        return b""
 
     monkeypatch.setattr(gateway.app._state.responses, "context", context)
     body = json.dumps({"model": "small", "input": "x", "previous_response_id": "resp_1"}).encode()
@@ -222,7 +222,7 @@ async def test_an_answer_that_comes_too_late_is_dropped(stored: Any, monkeypatch
 async def test_a_store_that_breaks_is_an_error_of_ours(stored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = stored()
 
-    async def context(previous: str, owner: str) -> list[Any]:
+    async def context(previous: str, owner: str) -> bytes:
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(gateway.app._state.responses, "context", context)

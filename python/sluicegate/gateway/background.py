@@ -9,7 +9,7 @@ from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import Message, Receive, Send, respond
 from sluicegate.gateway.call import Run
-from sluicegate.gateway.conversations import Conversations, parsed, replaced, with_earlier, with_input
+from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
 from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import RELAYED, RESPONSES_PATH, Door
 from sluicegate.gateway.errors import ErrorReply, Refused
@@ -44,11 +44,11 @@ class Background:
         except ParseError:
             request = None
         if request is not None and request.background:
-            await self._begin(asked, caller, request, body)
+            await self._begin(asked, caller, request)
         else:
             await self._door.relay(_NAME, asked, body)
 
-    async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest, text: bytes) -> None:
+    async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest) -> None:
         """Take the response on, and answer: with its object, or with its events as they come."""
         state, serving, owner = self._state, asked.serving, caller.owner
         model = asked.asked_model(caller, request.model)
@@ -62,16 +62,14 @@ class Background:
             raise Refused(stored_errors.background_needs_own_credentials(model.name))
         # Looked at now, so that the client is told at once, and again when it runs.
         await self._conversations.earlier(serving, owner, model, request.previous_response_id)
-        body = parsed(text)
-        input = await self._conversations.resolved(serving, owner, model, body)
+        resolved = await self._conversations.resolved(serving, owner, model, request)
         public = serving.config.models[model.name].reply_model == "public"
         try:
             id, response = await state.responses.create(
                 owner=owner,
                 model=model.name,
                 request_id=asked.request_id,
-                request=text if input is None else with_input(text, input),
-                body=body if input is None else {**body, "input": input},
+                request=resolved or request,
                 shown_model=model.name if public else model.routes[0].model,
             )
         except QueueFull:
@@ -102,7 +100,7 @@ class Background:
         tag = self._decider.expect(run)
         try:
             # Its own input was resolved when it was taken on.
-            text = replaced(work.request, {"stream": "true", "background": "false"})
+            text = parsed(work.request).as_run()
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
             exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag)
@@ -124,10 +122,7 @@ class Background:
         model = run.serving.admission.model(run.caller, name)
         if isinstance(model, Refusal):
             raise Refused(errors.refused(model))
-        try:
-            request = ResponsesRequest(text)
-        except ParseError as error:
-            raise Refused(errors.invalid_body(error)) from None
+        request = parsed(text)
         previous = request.previous_response_id
         earlier = await self._conversations.earlier(run.serving, owner, model, previous)
         return None if earlier is None else with_earlier(request, earlier)

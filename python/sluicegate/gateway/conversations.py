@@ -1,25 +1,14 @@
 """What a request for a response continues, and the items that it refers to."""
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from sluicegate._core import ResponsesRequest
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
-from sluicegate.gateway.errors import ErrorReply, Refused
+from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import Serving, State
-from sluicegate.responses import (
-    Item,
-    NotFinished,
-    NotFound,
-    StoreUnavailable,
-    dump,
-    given,
-    is_reference,
-    replace_members,
-)
+from sluicegate.responses import NotFinished, NotFound, StoreUnavailable, TooLong
 from sluicegate.routing import Model
+
+_MAX_REFERENCES = 1000
 
 
 class Conversations:
@@ -40,23 +29,17 @@ class Conversations:
         is kept of it; None where it is as it was.
         """
         earlier = await self.earlier(serving, owner, model, request.previous_response_id)
-        kept: bytes | None = None
-        changed: ResponsesRequest | None = None
-        if request.refers:
-            text = request.body
-            input = await self.resolved(serving, owner, model, parsed(text))
-            if input is not None:
-                # Also what is kept: later turns need the items, whatever has become of where they were from.
-                kept = with_input(text, input)
-                changed = ResponsesRequest(kept)
+        # Also what is kept: later turns need the items, whatever has become of where they were from.
+        changed = await self.resolved(serving, owner, model, request)
+        kept = None if changed is None else changed.body
         if earlier is not None:
             changed = with_earlier(changed or request, earlier)
         return changed, kept
 
-    async def earlier(
-        self, serving: Serving, owner: str, model: Model, previous: str | None
-    ) -> list[Item] | None:
-        """The items up to the response `previous`; None where there is none, or it is not one of ours."""
+    async def earlier(self, serving: Serving, owner: str, model: Model, previous: str | None) -> bytes | None:
+        """The items up to the response `previous`, JSON with commas in between; None where there is none, or
+        it is not one of ours.
+        """
         if previous is None:
             return None
         store = self._state.responses
@@ -68,6 +51,8 @@ class Conversations:
             missing, known = error.id, error.known
         except NotFinished as error:
             raise Refused(stored_errors.previous_response_not_finished(error.id, error.status)) from None
+        except TooLong:
+            raise Refused(stored_errors.conversation_too_long(previous)) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
         if missing == previous and not known and _speaks_responses(serving, model):
@@ -75,18 +60,31 @@ class Conversations:
         raise Refused(stored_errors.previous_response_not_found(missing))
 
     async def resolved(
-        self, serving: Serving, owner: str, model: Model, body: Mapping[str, Any]
-    ) -> list[Any] | None:
-        """The request's input with items in place of references to them; None where there are none."""
-        items = given(body)
-        if not any(map(is_reference, items)):
+        self, serving: Serving, owner: str, model: Model, request: ResponsesRequest
+    ) -> ResponsesRequest | None:
+        """The request with items in place of references to them; None where it has none."""
+        if not request.refers:
             return None
-        return [
-            await self._item(serving, owner, model, item) if is_reference(item) else item for item in items
-        ]
+        ids = request.references
+        if len(ids) > _MAX_REFERENCES:
+            raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
+        limit = serving.config.server.max_body_bytes
+        found: dict[str, bytes] = {}
+        size = 0
+        for id in dict.fromkeys(ids):
+            item = await self._item(serving, owner, model, id)
+            if item is not None:
+                found[id] = item
+                size += len(item)
+            if size > limit:
+                raise Refused(errors.body_too_large(limit))
+        try:
+            return request.with_items(found)
+        except ParseError as error:
+            raise Refused(errors.invalid_body(error)) from None
 
-    async def _item(self, serving: Serving, owner: str, model: Model, reference: Item) -> Item:
-        id = str(reference.get("id"))
+    async def _item(self, serving: Serving, owner: str, model: Model, id: str) -> bytes | None:
+        """The item; None where an upstream may have it."""
         try:
             if self._state.responses.enabled:
                 return await self._state.responses.item(id, owner)
@@ -95,41 +93,24 @@ class Conversations:
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
         if _speaks_responses(serving, model):
-            return reference
+            return None
         raise Refused(stored_errors.item_not_found(id))
 
 
-def with_earlier(request: ResponsesRequest, earlier: Sequence[Item]) -> ResponsesRequest:
+def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:
     """The request with `earlier` in front of its input. Raises `Refused`."""
     try:
-        return request.with_input_prefix([dump(item).encode() for item in earlier])
+        return request.with_input_prefix(earlier)
     except ParseError as error:
         raise Refused(errors.invalid_body(error)) from None
 
 
-def with_input(text: bytes, input: Sequence[Any]) -> bytes:
-    """The body with another `input`."""
-    return replaced(text, {"input": dump(input)})
-
-
-def replaced(text: bytes, values: Mapping[str, str]) -> bytes:
-    """The body with other members: JSON by name."""
-    return replace_members(text.decode("utf-8", "replace"), values).encode()
-
-
-def parsed(body: bytes) -> Mapping[str, Any]:
-    """The body, read as Python reads JSON. Raises `Refused`."""
+def parsed(body: bytes) -> ResponsesRequest:
+    """Raises `Refused`."""
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refused(_unreadable()) from None
-    if not isinstance(found, dict):
-        raise Refused(_unreadable())
-    return found
-
-
-def _unreadable() -> ErrorReply:
-    return errors.error_reply(400, "The request's body cannot be read.", code="invalid_body")
+        return ResponsesRequest(body)
+    except ParseError as error:
+        raise Refused(errors.invalid_body(error)) from None
 
 
 def _speaks_responses(serving: Serving, model: Model) -> bool:

@@ -25,6 +25,21 @@ def previous_response_not_finished(id: str, status: str) -> ErrorReply:
     )
 
 
+def conversation_too_long(id: str) -> ErrorReply:
+    return error_reply(
+        400,
+        f"The conversation up to the response with id '{id[:256]}' is too large to be continued.",
+        code="invalid_value",
+        param="previous_response_id",
+    )
+
+
+def too_many_references(limit: int) -> ErrorReply:
+    return error_reply(
+        400, f"`input` refers to more than {limit} items.", code="invalid_value", param="input"
+    )
+
+
 def item_not_found(id: str) -> ErrorReply:
     return error_reply(404, f"Item with id '{id[:256]}' not found.", code="item_not_found", param="input")
 

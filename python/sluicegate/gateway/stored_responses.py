@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,7 +12,7 @@ from sluicegate.gateway.app_request import AppRequest, Methods
 from sluicegate.gateway.asgi import Receive, Send
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
-from sluicegate.responses import NotFinished, NotFound, Page, StoreUnavailable, dump
+from sluicegate.responses import NotFinished, NotFound, Page, StoreUnavailable
 
 PREFIX = "/v1/responses/"
 
@@ -105,7 +106,10 @@ class _Call:
         caller = asked.identify()
         reply = await self._reply(caller.owner, asked.scope["query_string"])
         if isinstance(reply, bytes | Mapping):
-            await asked.respond([_JSON], reply if isinstance(reply, bytes) else dump(reply).encode())
+            await asked.respond(
+                [_JSON],
+                reply if isinstance(reply, bytes) else json.dumps(reply, separators=(",", ":")).encode(),
+            )
         else:
             await send_events(asked, reply, self._stored.keepalive)
 

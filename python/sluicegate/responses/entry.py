@@ -1,7 +1,9 @@
 """One stored response, as the rest of the package sees it."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from sluicegate._core import skip_events
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -51,5 +53,27 @@ class Work:
     claim: Claim
     request: bytes
     """The client's body."""
-    response: dict[str, Any]
-    """The Response object as it was made."""
+    response: bytes
+    """The Response object as it was made, JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive events, as they are sent."""
+
+    first: int
+    last: int
+    data: bytes
+
+    def after(self, number: int) -> bytes:
+        """The events with a number greater than `number`."""
+        return self.data if number < self.first else skip_events(self.data, number + 1 - self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a client asks of a list."""
+
+    order: Literal["asc", "desc"] = "desc"
+    after: str | None = None
+    limit: int = 20

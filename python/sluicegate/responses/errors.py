@@ -58,3 +58,7 @@ class NotFinished(StoreError):
 
 class QueueFull(StoreError):
     """Too much background work waits."""
+
+
+class TooLong(StoreError):
+    """A conversation is larger than what is put before a request."""

@@ -17,9 +17,8 @@ from sqlalchemy import TextClause, select, text
 
 from sluicegate.responses.changes import Listener
 from sluicegate.responses.database import Database
-from sluicegate.responses.entry import DELETED, ENDED
+from sluicegate.responses.entry import DELETED, ENDED, Run
 from sluicegate.responses.errors import NotFound, StoreUnavailable
-from sluicegate.responses.numbering import Run, tail
 from sluicegate.responses.repository import Repository
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Final
@@ -101,7 +100,7 @@ class Following:
             while True:
                 runs = await alone(self._repository.events(id, position))
                 for run in runs:
-                    yield tail(run, position)
+                    yield run.after(position)
                     position = run.last
                 if entry.ended:
                     return
@@ -267,7 +266,7 @@ async def _until_gap(feed: _Feed, position: int) -> AsyncIterator[tuple[bytes, i
             if run.first > position + 1:
                 return
             if run.last > position:
-                yield tail(run, position), run.last
+                yield run.after(position), run.last
                 position = run.last
 
 

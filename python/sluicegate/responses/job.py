@@ -1,20 +1,17 @@
 """One background response while it runs: an ordinary exchange whose client is the store."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.errors import LimitExceeded
-from sluicegate.responses import objects
-from sluicegate.responses.entry import PREAMBLE_EVENTS, Work
+from sluicegate._core import ResponseNumbering, error_message, item_ids, unfold_response
+from sluicegate.errors import LimitExceeded, ParseError
+from sluicegate.responses.entry import PREAMBLE_EVENTS, Run, Work
 from sluicegate.responses.errors import Fenced, StoreUnavailable, Unstorable
-from sluicegate.responses.numbering import Numbering, Run, error_of
-from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Final, item_ids
+from sluicegate.responses.writes import Append, Final
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -34,12 +31,6 @@ _LARGE_BYTES = 4096
 _AHEAD_BYTES = 512 * 1024
 _FIRST_RETRY_SECONDS = 0.25
 
-# The members of a Response object that only the upstream knows. The others say what was asked for: they are
-# the same from the first event to the last.
-_UPSTREAMS = frozenset(
-    {"status", "output", "usage", "error", "incomplete_details", "completed_at", "model", "service_tier"}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -50,11 +41,6 @@ class Failure:
     message: str
     code: str = "server_error"
     again: bool = False
-
-    @property
-    def error(self) -> dict[str, Any]:
-        """As a Response object has it."""
-        return {"code": self.code, "message": self.message}
 
 
 class Job:
@@ -77,7 +63,7 @@ class Job:
         self._max_bytes = max_bytes
         self._patience = patience
         self._stopped = asyncio.Event()
-        self._numbering = Numbering(PREAMBLE_EVENTS, _own_members(work), max_event_bytes=max_bytes)
+        self._numbering = ResponseNumbering(PREAMBLE_EVENTS, work.response, max_event_bytes=max_bytes)
         self._kept_bytes = 0
         self._waiting: list[Run] = []
         self._waiting_bytes = 0
@@ -95,7 +81,7 @@ class Job:
     @property
     def ending(self) -> bool:
         """Its last event has come."""
-        return self._numbering.ending is not None
+        return self._numbering.has_ended
 
     # === what others tell it ===
 
@@ -156,9 +142,9 @@ class Job:
             self._body += body[: max(self._bound - len(self._body), 0)]
             return
         try:
-            self._put(self._numbering.feed(body))
+            self._number(lambda: self._numbering.feed(body))
             if not message.get("more_body", False):
-                self._put(self._numbering.finish())
+                self._number(self._numbering.finish)
         except LimitExceeded:
             self._too_large()
         # A large message is one of several that wait: they are kept together.
@@ -173,16 +159,24 @@ class Job:
     async def _take_document(self) -> None:
         """An upstream that was asked for a stream answered with the object."""
         try:
-            run = self._numbering.feed(unfold(bytes(self._body)))
-        except (ValueError, LimitExceeded):
+            events = unfold_response(bytes(self._body))
+            self._number(lambda: self._numbering.feed(events))
+        except ParseError:
             return
-        self._put(run)
         await self._kept()
 
-    def _put(self, run: Run | None) -> None:
+    def _number(self, step: Callable[[], bytes]) -> None:
+        """Have the events that `step` of the numbering gives kept. Raises `EventTooLarge`."""
+        first = self._numbering.following
+        data = step()
+        if data:
+            self._put(Run(first, self._numbering.following - 1, data))
+        if self._numbering.malformed and self.failure is None:
+            self.failure = Failure(self._numbering.error or "", again=True)
+            self._stopped.set()
+
+    def _put(self, run: Run) -> None:
         """Have these events kept, at once or with what follows them."""
-        if run is None:
-            return
         self._kept_bytes += len(run.data)
         if self._kept_bytes > self._max_bytes and not self.ending:
             self._too_large()
@@ -211,9 +205,8 @@ class Job:
         ending = self._numbering.ending
         if ending is None:
             return None
-        output = json.loads(ending.response).get("output")
-        ids = item_ids(item for item in output or () if isinstance(item, dict))
-        return Final(ending.status, ending.response.encode(), ids, self._kept_bytes)
+        status, response = ending
+        return Final(status, response, item_ids(("", b"", response)), self._kept_bytes)
 
     async def _write(self, write: Append) -> None:
         """Write, trying again for a while where the store fails: a disk that is full may have room again."""
@@ -250,25 +243,12 @@ class Job:
         if self.interrupted:
             return Failure("The gateway was stopped while it ran.", again=True)
         if self._numbering.error is not None:
-            return Failure(self._numbering.error["message"], again=True)
+            return Failure(self._numbering.error, again=True)
         if self._status not in (0, 200):
             limited = self._status == 429
             return Failure(
-                self._said() or f"The request was answered with status {self._status}.",
+                error_message(bytes(self._body)) or f"The request was answered with status {self._status}.",
                 "rate_limit_exceeded" if limited else "server_error",
                 again=limited or self._status >= 500,
             )
         return Failure("The upstream's reply ended before the response did.", again=True)
-
-    def _said(self) -> str | None:
-        try:
-            document = json.loads(bytes(self._body))
-        except ValueError:
-            return None
-        message = error_of(document)["message"] if isinstance(document, dict) else None
-        return message if isinstance(message, str) else None
-
-
-def _own_members(work: Work) -> dict[str, str]:
-    """What of the upstream's Response object is replaced: what the client was told when it asked."""
-    return {name: objects.dump(value) for name, value in work.response.items() if name not in _UPSTREAMS}

@@ -9,7 +9,6 @@ well within `lease_seconds`.
 """
 
 import contextlib
-import json
 import secrets
 import time
 from collections.abc import Collection, Sequence
@@ -18,7 +17,7 @@ from dataclasses import replace
 from sqlalchemy import func, or_, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.responses import objects
+from sluicegate._core import in_progress_event
 from sluicegate.responses.changes import tell
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, PREAMBLE_EVENTS, Claim, Entry, Work
@@ -116,7 +115,7 @@ class Leases:
                 entry = replace(
                     entry, status="in_progress", fence=entry.fence + 1, attempts=entry.attempts + 1
                 )
-                works.append(Work(entry, Claim(id, entry.fence), request, json.loads(made)))
+                works.append(Work(entry, Claim(id, entry.fence), request, made))
         await _begin(connection, works)
         await tell(connection, [work.entry.id for work in works])
         return works
@@ -233,9 +232,7 @@ async def _begin(connection: AsyncConnection, works: list[Work]) -> None:
             "response_id": work.entry.id,
             "first": number,
             "last": number,
-            "data": objects.event(
-                number, "response.in_progress", response={**work.response, "status": "in_progress"}
-            ),
+            "data": in_progress_event(work.response, number),
         }
         for work in works
         if work.entry.id in waiting

@@ -10,9 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.responses.database import Database
-from sluicegate.responses.entry import DELETED, Entry
-from sluicegate.responses.errors import NotFinished, NotFound
-from sluicegate.responses.numbering import Run
+from sluicegate.responses.entry import DELETED, Entry, Run
+from sluicegate.responses.errors import NotFinished, NotFound, TooLong
 from sluicegate.responses.schema import events, is_key, items, payloads, responses
 
 ENTRY = (
@@ -31,6 +30,9 @@ ENTRY = (
 
 # Turns of a conversation. A chain that is longer was not made by people.
 MAX_CHAIN = 10_000
+
+# Of all its requests and responses: no request may be as large as this with what it continues.
+MAX_CHAIN_BYTES = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ class Repository:
     async def chain(self, id: str, owner: str) -> list[Stored]:
         """The response and those that it continues, oldest first.
 
-        Raises `NotFound` with the id that is missing, and `NotFinished`. What is used is kept: the retention
-        of all of them begins anew.
+        Raises `NotFound` with the id that is missing, `NotFinished`, and `TooLong`. What is used
+        is kept: the retention of all of them begins anew.
         """
         ancestors = (
             select(responses.c.id, responses.c.previous_id, literal(0).label("depth"))
@@ -123,7 +125,11 @@ class Repository:
             .join(payloads, payloads.c.response_id == responses.c.id)
             .order_by(ancestors.c.depth.desc())
         )
+        length = func.length(payloads.c.request) + func.length(payloads.c.response)
+        size = select(func.sum(length)).join(ancestors, ancestors.c.id == payloads.c.response_id)
         async with self._database.read("read") as connection:
+            if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
+                raise TooLong
             rows = (await connection.execute(query)).all()
             known = rows or await connection.scalar(select(responses.c.id).where(responses.c.id == id))
         if not rows:

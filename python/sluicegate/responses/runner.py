@@ -195,7 +195,7 @@ class Runner:
             await self._leases.release([work.claim], delay=delay)
             return
         stored = await self._repository.stored(work.entry.id, work.entry.owner)
-        await self._settling.settle(stored, work.claim, "failed", failure.error)
+        await self._settling.settle(stored, work.claim, "failed", (failure.code, failure.message))
 
     # === leases ===
 
@@ -249,7 +249,8 @@ class Runner:
 
     async def _settle(self, entry: Entry, claim: Claim, status: Status, failure: Failure | None) -> None:
         stored: Stored = await self._repository.stored(entry.id, entry.owner)
-        await self._settling.settle(stored, claim, status, None if failure is None else failure.error)
+        error = None if failure is None else (failure.code, failure.message)
+        await self._settling.settle(stored, claim, status, error)
 
     async def _tidy(self) -> None:
         if self._database.exists:

@@ -2,15 +2,26 @@
 
 import asyncio
 import contextlib
-import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from sluicegate._core import (
+    ResponseNumbering,
+    ResponsesRequest,
+    find_item,
+    first_events,
+    item_ids,
+    list_items,
+    queued_response,
+    read_response,
+    repeated_items,
+    unfold_response,
+)
 from sluicegate.config import StoreConfig
-from sluicegate.responses import inputs, objects
 from sluicegate.responses.database import Database
-from sluicegate.responses.entry import ENDED, Entry
+from sluicegate.responses.entry import Entry, Page, Run
 from sluicegate.responses.errors import (
     Fenced,
     NotFinished,
@@ -19,20 +30,18 @@ from sluicegate.responses.errors import (
     StoreBusy,
     StoreError,
     StoreUnavailable,
+    TooLong,
 )
 from sluicegate.responses.following import Following
-from sluicegate.responses.inputs import Item, Page
 from sluicegate.responses.job import Execute
 from sluicegate.responses.leases import Leases
-from sluicegate.responses.numbering import Numbering, Run, tail
 from sluicegate.responses.repository import Backlog, Repository, Stored
 from sluicegate.responses.runner import Runner
 from sluicegate.responses.schema import is_key
 from sluicegate.responses.settling import Settling
-from sluicegate.responses.unfolding import unfold
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Begin, Final, Keep, Write, item_ids
+from sluicegate.responses.writes import Append, Begin, Final, Keep, Write
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another process does.
@@ -73,7 +82,7 @@ class ResponseStore:
         self._repository = Repository(database, config.retention_seconds)
         self._writer = Writer(database, config.retention_seconds, config.max_waiting_bytes)
         self._leases = Leases(database, config.lease_seconds, models)
-        self._settling = Settling(self._repository, self._writer)
+        self._settling = Settling(self._repository, self._writer, config.max_response_bytes)
         self._runner = Runner(
             config,
             database,
@@ -134,30 +143,31 @@ class ResponseStore:
         owner: str,
         model: str,
         request_id: str,
-        request: bytes,
-        body: Mapping[str, Any],
+        request: ResponsesRequest,
         shown_model: str,
     ) -> tuple[str, bytes]:
         """Take a background response on: its id and its object. Raises `QueueFull` and `StoreUnavailable`.
 
-        `request` is what shall be run, `body` the same, parsed; `shown_model` is what replies call the model.
+        `request` is what shall be run; `shown_model` is what replies call the model.
         """
-        id = objects.new_id()
-        response = objects.queued(id, body, shown_model)
-        text = objects.dump(response).encode()
+        # 128 random bits: an id cannot be guessed.
+        id = f"resp_{secrets.token_hex(16)}"
+        now = time.time()
+        body = request.body
+        response = queued_response(request, id, int(now), shown_model)
         beginning = Begin(
             {
                 "id": id,
                 "owner": owner,
                 "model": model,
-                "previous_id": body.get("previous_response_id"),
+                "previous_id": request.previous_response_id,
                 "request_id": request_id,
-                "created_at": time.time(),
+                "created_at": now,
             },
-            request,
-            text,
-            item_ids(inputs.items_of(id, body)),
-            Run(0, 1, objects.beginning(response)),
+            body,
+            response,
+            item_ids((id, body, b"")),
+            Run(0, 1, first_events(response)),
             self._config.max_queued,
         )
         try:
@@ -172,7 +182,7 @@ class ResponseStore:
             self._metrics.refused("store_failed")
             raise
         self._runner.wake()
-        return id, text
+        return id, response
 
     def keep(
         self, *, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
@@ -199,19 +209,18 @@ class ResponseStore:
             if whole is None:
                 return
             run, final, id = whole
-            if not is_key(id):
+            if not id or not is_key(id):
                 self._not_stored(id, request_id, "its id is no text, or too long")
                 return
-            body = json.loads(request)
             row = {
                 "id": id,
                 "owner": owner,
                 "model": model,
-                "previous_id": body.get("previous_response_id"),
+                "previous_id": ResponsesRequest(request).previous_response_id,
                 "request_id": request_id,
                 "created_at": time.time(),
             }
-            await self._writer.write(Keep(row, request, item_ids(inputs.items_of(id, body)), run, final))
+            await self._writer.write(Keep(row, request, item_ids((id, request, b"")), run, final))
         except StoreBusy as error:
             self._failed("keep", error)
         except StoreError:
@@ -236,40 +245,41 @@ class ResponseStore:
     async def _follow(self, stored: Stored, after: int) -> AsyncIterator[bytes]:
         entry = stored.entry
         if entry.ended and not entry.background and not await self._repository.events(entry.id):
-            numbering = Numbering(0, None)
-            run = numbering.feed(unfold(stored.response))
-            if run is not None:
-                yield tail(run, after)
+            numbering = ResponseNumbering(0, None)
+            data = numbering.feed(unfold_response(stored.response))
+            yield Run(0, numbering.following - 1, data).after(after)
             return
         async for data in self._following.follow(entry.id, entry.owner, after):
             yield data
 
-    async def input_items(self, id: str, owner: str, page: Page) -> dict[str, Any] | None:
-        """A page of the items that a response was made from; None where `page.after` is not one of them.
+    async def input_items(self, id: str, owner: str, page: Page) -> bytes | None:
+        """A page of the items that a response was made from, JSON; None where `page.after` is none of them.
 
         Raises `NotFound` and `StoreUnavailable`.
         """
         stored = await self._soon(id, lambda: self._repository.stored(id, owner))
-        found: list[Item] = []
+        earlier: list[Stored] = []
         if stored.entry.previous_id is not None:
-            with contextlib.suppress(NotFound, NotFinished):
-                found = _context(await self._repository.chain(stored.entry.previous_id, owner), listed=True)
-        return inputs.page([*found, *inputs.items_of(id, json.loads(stored.request))], page)
+            with contextlib.suppress(NotFound, NotFinished, TooLong):
+                earlier = await self._repository.chain(stored.entry.previous_id, owner)
+        turns = [*map(_turn, earlier), (id, stored.request, b"")]
+        return list_items(turns, page.order == "asc", page.after, page.limit)
 
-    async def context(self, previous_id: str, owner: str) -> list[Item]:
-        """The items of a conversation up to and with that response, as they are sent to an upstream.
+    async def context(self, previous_id: str, owner: str) -> bytes:
+        """The items of a conversation up to and with that response, as they are sent to an upstream: JSON
+        with commas in between.
 
-        Raises `NotFound`, with the id of what is missing, `NotFinished` and `StoreUnavailable`.
+        Raises `NotFound`, with the id of what is missing, `NotFinished`, `TooLong` and `StoreUnavailable`.
         """
         chain = await self._soon(previous_id, lambda: self._repository.chain(previous_id, owner))
         with contextlib.suppress(StoreUnavailable):
             await self._repository.touch([stored.entry.id for stored in chain])
-        return _context(chain, listed=False)
+        return repeated_items([_turn(stored) for stored in chain])
 
-    async def item(self, item_id: str, owner: str) -> Item:
-        """The item that an `item_reference` means. Raises `NotFound` and `StoreUnavailable`."""
+    async def item(self, item_id: str, owner: str) -> bytes:
+        """The item that an `item_reference` means, JSON. Raises `NotFound` and `StoreUnavailable`."""
         stored = await self._soon(item_id, lambda: self._repository.holder_of_item(item_id, owner))
-        found = inputs.find(stored.entry.id, item_id, stored.request, stored.response)
+        found = find_item(_turn(stored), item_id)
         if found is None:
             raise NotFound(item_id)
         return found
@@ -367,31 +377,20 @@ class ResponseStore:
 def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None:
     """The events, the end and the id of a live reply; None where it did not come to an end of its own."""
     run: Run | None = None
-    status: str
+    response = reply
     if streamed:
-        numbering = Numbering(0, None)
-        run = numbering.feed(reply)
+        numbering = ResponseNumbering(0, None)
+        data = numbering.feed(reply)
         if numbering.ending is None:
             return None
-        status, response = numbering.ending.status, numbering.ending.response.encode()
-    else:
-        response = reply
-    document = json.loads(response)
-    if not isinstance(document, dict) or document.get("object") != "response":
+        run = Run(0, numbering.following - 1, data)
+        _, response = numbering.ending
+    read = read_response(response)
+    if read is None:
         return None
-    id = document.get("id")
-    status = document.get("status", "completed")
-    # Any other would be taken for background work.
-    if not isinstance(id, str) or not id or status not in ENDED:
-        return None
-    output = [item for item in document.get("output") or () if isinstance(item, dict)]
-    return run, Final(status, response, item_ids(output)), id  # type: ignore[arg-type]
+    id, status = read
+    return run, Final(status, response, item_ids((id, b"", response))), id
 
 
-def _context(chain: list[Stored], *, listed: bool) -> list[Item]:
-    found: list[Item] = []
-    for stored in chain:
-        body = json.loads(stored.request)
-        found += inputs.items_of(stored.entry.id, body) if listed else inputs.given(body)
-        found += inputs.output_of(stored.response)
-    return found
+def _turn(stored: Stored) -> tuple[str, bytes, bytes]:
+    return stored.entry.id, stored.request, stored.response

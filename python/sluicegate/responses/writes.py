@@ -1,11 +1,10 @@
 """What is written to the store: events, a live reply, a background response that is taken on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.responses.entry import Claim, Status
-from sluicegate.responses.numbering import Run
+from sluicegate.responses.entry import Claim, Run, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +83,6 @@ class Begin:
 
 
 Write = Append | Keep | Begin
-
-
-def item_ids(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The ids of items. What waits to be written holds no more of them: read as objects they are many times
-    as large as their text."""
-    return [id for item in found if isinstance(id := item.get("id"), str)]
 
 
 def _size(request: bytes, response: bytes, run: Run | None) -> int:

@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use sluicegate_core::error::{Error, ErrorKind};
-use sluicegate_core::responses::request::Refusal;
 use sluicegate_front::TlsError;
 use sluicegate_relay::UpstreamError;
 
@@ -51,10 +50,6 @@ pub(crate) fn parse_error(py: Python<'_>, error: &Error) -> PyErr {
         class_name(error.kind),
         (error.kind.message(), error.offset),
     )
-}
-
-pub(crate) fn refusal(py: Python<'_>, refusal: &Refusal) -> PyErr {
-    raise(py, "RequestRefused", (&*refusal.message, &*refusal.param))
 }
 
 pub(crate) fn upstream_error(py: Python<'_>, error: &UpstreamError) -> PyErr {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `decisions` | the queue of decisions, and its events |
 //! | `front`, `outcome`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
+//! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
 #![allow(missing_docs)] // The stub `_core.pyi` is the documentation of what Python sees.
@@ -15,6 +16,7 @@ mod library;
 mod outcome;
 mod request;
 mod responses_request;
+mod stored;
 mod tariff;
 mod upstream;
 mod usage;
@@ -48,6 +50,12 @@ mod _core {
     use super::request::PyRequest;
     #[pymodule_export]
     use super::responses_request::PyResponsesRequest;
+    #[pymodule_export]
+    use super::stored::{
+        PyResponseFold, PyResponseNumbering, error_message, find_item, first_events,
+        in_progress_event, item_ids, list_items, queued_response, read_response, repeated_items,
+        skip_events, unfold_response,
+    };
     #[pymodule_export]
     use super::tariff::{PyPricing, PyTariff};
     #[pymodule_export]

@@ -38,7 +38,7 @@ use crate::errors;
 /// work takes a good part of that, and would make many times slower what takes microseconds, such as a read from a socket.
 const DETACH_FROM: usize = 1 << 20;
 
-/// Does `work`, without the GIL where `size` bytes are worth it. The one place where this module lets it go.
+/// Does `work`, without the GIL where `size` bytes are worth it.
 fn run<T: Send>(py: Python<'_>, size: usize, work: impl FnOnce() -> T + Send) -> T {
     if size >= DETACH_FROM {
         py.detach(work)
@@ -48,25 +48,25 @@ fn run<T: Send>(py: Python<'_>, size: usize, work: impl FnOnce() -> T + Send) ->
 }
 
 /// A machine that threads may share: one at a time is inside.
-struct Shared<T>(Mutex<T>);
+///
+/// Inputs from `DETACH` bytes on are worked on without the GIL.
+pub(crate) struct Shared<T, const DETACH: usize = DETACH_FROM>(Mutex<T>);
 
-impl<T: Send> Shared<T> {
-    fn new(machine: T) -> Self {
+impl<T: Send, const DETACH: usize> Shared<T, DETACH> {
+    pub(crate) fn new(machine: T) -> Self {
         Shared(Mutex::new(machine))
     }
 
     /// Lets `work` use the machine, on `size` bytes. Whoever waits for it does so without the GIL.
-    fn with<R: Send>(
+    pub(crate) fn with<R: Send>(
         &self,
         py: Python<'_>,
         size: usize,
         work: impl FnOnce(&mut T) -> R + Send,
     ) -> R {
         // A machine that panicked would be in an unknown state; the core does not, and says so by its lints.
-        if size >= DETACH_FROM {
-            run(py, size, || {
-                work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-            })
+        if size >= DETACH {
+            py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
         } else {
             let machine = self.0.lock_py_attached(py);
             work(&mut machine.unwrap_or_else(PoisonError::into_inner))
@@ -76,22 +76,22 @@ impl<T: Send> Shared<T> {
 
 /// An error that ends a machine's life: from when it happened, each call gives it.
 #[derive(Default)]
-struct Failure(Option<Error>);
+pub(crate) struct Failure(Option<Error>);
 
 impl Failure {
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         self.0.map_or(Ok(()), Err)
     }
 
     /// Notes how a call ended. What it completed before the error is handed out first, so that it does not depend on how the stream was
     /// cut; the next call gives the error.
-    fn note(&mut self, result: Result<(), Error>, completed: bool) -> Result<(), Error> {
+    pub(crate) fn note(&mut self, result: Result<(), Error>, completed: bool) -> Result<(), Error> {
         self.0 = result.err();
         if completed { Ok(()) } else { self.check() }
     }
 }
 
-fn limits(max_event_bytes: Option<usize>) -> Limits {
+pub(crate) fn limits(max_event_bytes: Option<usize>) -> Limits {
     let default = Limits::default();
     Limits {
         max_event: max_event_bytes.unwrap_or(default.max_event),
@@ -100,7 +100,7 @@ fn limits(max_event_bytes: Option<usize>) -> Limits {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -1,5 +1,6 @@
 //! `ResponsesRequest`: a client's request for a response, read once.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use sluicegate_core::limits::Limits;
 use sluicegate_core::responses::request::ResponsesRequest;
 
 use crate::errors;
+use crate::stored::{by_id, run};
 
 #[pyclass(name = "ResponsesRequest", module = "sluicegate._core", frozen)]
 pub(crate) struct PyResponsesRequest {
@@ -42,7 +44,7 @@ impl PyResponsesRequest {
     #[new]
     fn parse(py: Python<'_>, body: PyBackedBytes) -> PyResult<Self> {
         let body = Bytes::from_owner(body);
-        let made = py.detach(|| {
+        let made = run(py, body.len(), || {
             let made = ResponsesRequest::parse(body, &Limits::default());
             made.map(Self::with_affinity)
         });
@@ -94,19 +96,33 @@ impl PyResponsesRequest {
         self.inner.body().len()
     }
 
-    fn input_items<'py>(&self, py: Python<'py>, token: &str) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let items = py
-            .detach(|| self.inner.input_items(token))
-            .map_err(|refusal| errors::refusal(py, &refusal))?;
-        Ok(items.iter().map(|item| PyBytes::new(py, item)).collect())
+    #[getter]
+    fn references(&self, py: Python<'_>) -> Vec<String> {
+        run(py, self.inner.body().len(), || self.inner.references())
     }
 
-    fn with_input_prefix(&self, py: Python<'_>, items: Vec<PyBackedBytes>) -> PyResult<Self> {
-        let items: Vec<Bytes> = items.into_iter().map(Bytes::from_owner).collect();
-        let made = py.detach(|| {
+    fn with_items(&self, py: Python<'_>, items: BTreeMap<String, PyBackedBytes>) -> PyResult<Self> {
+        let items = by_id(items);
+        let size = items.values().map(Bytes::len).sum::<usize>() + self.inner.body().len();
+        let made = run(py, size, || {
+            let made = self.inner.with_items(&items, &Limits::default());
+            made.map(Self::with_affinity)
+        });
+        made.map_err(|error| errors::parse_error(py, &error))
+    }
+
+    fn with_input_prefix(&self, py: Python<'_>, items: PyBackedBytes) -> PyResult<Self> {
+        let items = [Bytes::from_owner(items)];
+        let size = items.iter().map(Bytes::len).sum::<usize>() + self.inner.body().len();
+        let made = run(py, size, || {
             let made = self.inner.with_input_prefix(&items, &Limits::default());
             made.map(Self::with_affinity)
         });
         made.map_err(|error| errors::parse_error(py, &error))
+    }
+
+    fn as_run<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let body = run(py, self.inner.body().len(), || self.inner.as_run());
+        PyBytes::new(py, &body)
     }
 }

@@ -44,9 +44,12 @@ pub const MAX_QUOTE: usize = 200;
 /// The highest place of an item among those of a response, and of a part among those of an item, 10,000: an upstream may leave places out.
 pub const MAX_INDEX: u64 = 10_000;
 
-/// Items in the input of a request that are listed and found by their ids, 10,000: a client that sends its whole conversation with each
-/// turn has some thousand.
-pub const MAX_INPUT_ITEMS: usize = 10_000;
+/// Items of a request, and of a response, that are found by their ids, 10,000: a client that sends its whole conversation with each turn
+/// has some thousand. Those behind them are kept and listed all the same.
+pub const MAX_FOUND_ITEMS: usize = 10_000;
+
+/// Items of a request that may refer to earlier ones, 1,000. Each is looked for on its own.
+pub const MAX_REFERENCES: usize = 1_000;
 
 /// Bytes of an id that is kept for finding what has it, 512. Ids of OpenAI's have some 60.
 pub const MAX_ID: usize = 512;

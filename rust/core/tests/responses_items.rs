@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::error::ErrorKind;
-use sluicegate_core::limits::Limits;
+use sluicegate_core::limits::{Limits, MAX_FOUND_ITEMS, MAX_REFERENCES};
 use sluicegate_core::request::affinity::of_key;
+use sluicegate_core::responses::conversation::{Page, Turn, Whole, page, repeated};
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::to_chat::ChatTarget;
 
@@ -15,11 +18,23 @@ fn parse(body: &str) -> ResponsesRequest {
 }
 
 fn items(body: &Value) -> Vec<Value> {
-    let items = parse(&body.to_string()).input_items("7a").unwrap();
-    items
-        .iter()
-        .map(|item| serde_json::from_slice(item).unwrap())
-        .collect()
+    let request = body.to_string();
+    let turn = Turn {
+        id: "resp_7a",
+        request: request.as_bytes(),
+        response: b"",
+    };
+    let list = listed(&[turn], true, None, 100).unwrap();
+    list["data"].as_array().unwrap().clone()
+}
+
+fn listed(turns: &[Turn<'_>], ascending: bool, after: Option<&str>, limit: usize) -> Option<Value> {
+    let asked = Page {
+        ascending,
+        after,
+        limit,
+    };
+    Some(serde_json::from_slice(&page(turns, &asked)?).unwrap())
 }
 
 #[test]
@@ -43,6 +58,8 @@ fn items_get_what_they_lack_and_keep_what_they_have() {
         {"type": "reasoning", "summary": []},
         {"type": "acme:thing"},
         {"id": "msg_0"},
+        7,
+        {"type": 5, "id": {}},
     ]}));
     let done = "completed";
     let expected = [
@@ -55,19 +72,179 @@ fn items_get_what_they_lack_and_keep_what_they_have() {
         json!({"type": "custom_tool_call_output", "call_id": "d", "output": "", "id": "ctco_7ai6", "status": done}),
         json!({"type": "reasoning", "summary": [], "id": "rs_7ai7"}),
         json!({"type": "acme:thing", "id": "item_7ai8"}),
-        json!({"id": "msg_0"}),
+        json!({"type": 5, "id": "item_7ai11"}),
     ];
     assert_eq!(found, expected);
 }
 
 #[test]
-fn an_input_that_is_no_list_of_objects_is_refused() {
-    for (body, param) in [
-        (r#"{"input":5}"#, "input"),
-        (r#"{"input":[{},5]}"#, "input[1]"),
+fn an_input_that_is_no_list_has_no_items() {
+    for body in [
+        &b"{\"input\":5}"[..],
+        b"{\"input\":[1,[]]}",
+        b"[]",
+        b"{",
+        b"",
     ] {
-        let refusal = parse(body).input_items("").unwrap_err();
-        assert_eq!(&*refusal.param, param);
+        let turn = Turn {
+            id: "resp_1",
+            request: body,
+            response: body,
+        };
+        let list = listed(&[turn], true, None, 5).unwrap();
+        assert_eq!(list["data"], json!([]));
+        assert_eq!(
+            (&list["first_id"], &list["has_more"]),
+            (&json!(null), &json!(false))
+        );
+        assert!(turn.ids().is_empty() && turn.find("x").is_none());
+    }
+}
+
+const TURNS: [Turn<'static>; 2] = [
+    Turn {
+        id: "resp_1",
+        request: br#"{"input":"one"}"#,
+        response: br#"{"output":[{"type":"message","id":"m_1","n":1.50},5,{"type":"x"}]}"#,
+    },
+    Turn {
+        id: "two",
+        request:
+            br#"{"input":[ {"type":"x","id":"m_1"},{"id":"m_1"},{"role":"user","content":"?"}]}"#,
+        response: b"",
+    },
+];
+
+#[test]
+fn a_list_is_paged_from_both_ends() {
+    let ids = |list: Value| {
+        let data = list["data"].as_array().unwrap().clone();
+        let ids: Vec<_> = data.iter().map(|item| item["id"].clone()).collect();
+        (ids, list["has_more"].clone())
+    };
+    let all = [
+        json!("msg_1i0"),
+        json!("m_1"),
+        json!(null),
+        json!("m_1"),
+        json!("msg_twoi2"),
+    ];
+    let page = |ascending, after, limit| listed(&TURNS, ascending, after, limit).map(ids);
+    assert_eq!(page(true, None, 9), Some((all.to_vec(), json!(false))));
+    assert_eq!(page(true, None, 2), Some((all[..2].to_vec(), json!(true))));
+    assert_eq!(
+        page(true, Some("m_1"), 2),
+        Some((all[2..4].to_vec(), json!(true)))
+    );
+    assert_eq!(
+        page(true, Some("msg_twoi2"), 2),
+        Some((vec![], json!(false)))
+    );
+    let mut reversed = all.to_vec();
+    reversed.reverse();
+    assert_eq!(page(false, None, 9), Some((reversed.clone(), json!(false))));
+    assert_eq!(
+        page(false, Some("m_1"), 2),
+        Some((reversed[2..4].to_vec(), json!(true)))
+    );
+    assert_eq!(
+        page(false, Some("msg_1i0"), 2),
+        Some((vec![], json!(false)))
+    );
+    assert_eq!(page(true, Some("m_2"), 2), None);
+}
+
+#[test]
+fn items_are_found_and_repeated_as_they_are_written() {
+    let found = |turn: Turn<'_>, id: &str| Some(String::from_utf8(turn.find(id)?).unwrap());
+    let [one, two] = TURNS;
+    assert_eq!(one.ids(), ["msg_1i0", "m_1"]);
+    assert_eq!(
+        found(one, "m_1").unwrap(),
+        r#"{"type":"message","id":"m_1","n":1.50}"#
+    );
+    assert_eq!(found(two, "m_1").unwrap(), r#"{"type":"x","id":"m_1"}"#);
+    assert_eq!(found(two, "m_2"), None);
+    assert_eq!(
+        String::from_utf8(repeated(&TURNS)).unwrap(),
+        concat!(
+            r#"{"type":"message","role":"user","content":"one"},"#,
+            r#"{"type":"message","id":"m_1","n":1.50},{"type":"x"},"#,
+            r#"{"type":"x","id":"m_1"},{"id":"m_1"},{"role":"user","content":"?"}"#,
+        )
+    );
+}
+
+#[test]
+fn ids_to_be_found_by_are_bounded() {
+    let item = r#"{"type":"x"},"#.repeat(MAX_FOUND_ITEMS + 9);
+    let request = format!(
+        r#"{{"input":[{item}{{"id":"{}","type":"x"}}]}}"#,
+        "i".repeat(600)
+    );
+    let turn = Turn {
+        id: "resp_1",
+        request: request.as_bytes(),
+        response: b"",
+    };
+    assert_eq!(turn.ids().len(), MAX_FOUND_ITEMS);
+    let list = listed(&[turn], false, None, 1).unwrap();
+    assert_eq!(list["data"][0]["id"].as_str().unwrap().len(), 600);
+}
+
+#[test]
+fn references_give_way_to_what_they_mean() {
+    let body = r#"{"x":1.50,"input":[ {"id":"a"}, {"role":"user"},{"type":"item_reference","id":"b"},{"id":"\u0061"},{"id":5}]}"#;
+    let request = parse(body);
+    assert_eq!(request.references(), ["a", "b", "a", ""]);
+    let found = BTreeMap::from([("a".to_owned(), Bytes::from_static(b"{\"n\":2.0}"))]);
+    let changed = request.with_items(&found, &Limits::default()).unwrap();
+    assert_eq!(
+        changed.body(),
+        r#"{"x":1.50,"input":[ {"n":2.0}, {"role":"user"},{"type":"item_reference","id":"b"},{"n":2.0},{"id":5}]}"#
+    );
+    let limits = Limits {
+        max_document: body.len() + 15,
+        ..Limits::default()
+    };
+    let error = request.with_items(&found, &limits).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::DocumentTooLarge);
+    let many = format!(
+        r#"{{"input":[{}{{}}]}}"#,
+        r#"{"id":"a"},"#.repeat(MAX_REFERENCES + 9)
+    );
+    assert_eq!(parse(&many).references().len(), MAX_REFERENCES + 1);
+}
+
+#[test]
+fn a_background_request_is_run_as_a_stream() {
+    let request = parse(r#"{"background":true, "n":1.0}"#);
+    assert_eq!(
+        request.as_run(),
+        br#"{"background":false,"n":1.0,"stream":true}"#
+    );
+}
+
+#[test]
+fn a_whole_response_says_what_it_is() {
+    let read = |text: &str| Whole::read(text.as_bytes());
+    let whole = read(r#"{"object":"response","id":"r","status":"incomplete"}"#).unwrap();
+    assert_eq!((&*whole.id, whole.status), ("r", "incomplete"));
+    assert_eq!(
+        read(r#"{"object":"response","id":"r"}"#).unwrap().status,
+        "completed"
+    );
+    let half = read(r#"{"object":"response","id":"\ud800"}"#).unwrap();
+    assert_eq!(half.id, "");
+    for other in [
+        "5",
+        "{",
+        r#"{"object":"x","id":"r"}"#,
+        r#"{"object":"response","id":""}"#,
+        r#"{"object":"response","id":"r","status":"queued"}"#,
+        r#"{"object":"response","id":"r","status":5}"#,
+    ] {
+        assert_eq!(read(other), None, "{other}");
     }
 }
 
@@ -118,10 +295,12 @@ fn a_continued_conversation_is_known_by_its_first_turn() {
     );
     assert!(first.affinity().is_some());
     assert_ne!(next.affinity(), first.affinity());
-    let mut items = first.input_items("7a").unwrap();
-    items.push(Bytes::from_static(
-        br#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes?"}]}"#,
-    ));
+    let turn = Turn {
+        id: "resp_1",
+        request: first.body(),
+        response: br#"{"output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes?"}]}]}"#,
+    };
+    let items = [Bytes::from(repeated(&[turn]))];
     let continued = next.with_input_prefix(&items, &Limits::default()).unwrap();
     assert_eq!(continued.affinity(), first.affinity());
     let keyed = parse(r#"{"model":"m","input":"Hi","prompt_cache_key":"k"}"#);

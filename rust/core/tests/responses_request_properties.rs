@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::Request;
+use sluicegate_core::responses::conversation::{Page, Turn, page, repeated};
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
@@ -202,9 +203,21 @@ fn check_rest(request: &ResponsesRequest) {
     let echo = Echo::of(request, "resp_1", 0);
     let members = format!("{{{}}}", String::from_utf8_lossy(&echo.members));
     assert!(serde_json::from_str::<Value>(&members).is_ok(), "{members}");
-    for item in request.input_items("t").unwrap_or_default() {
-        assert!(serde_json::from_slice::<Value>(&item).is_ok());
-    }
+    let turn = Turn {
+        id: "resp_1",
+        request: request.body(),
+        response: request.body(),
+    };
+    let asked = Page {
+        ascending: false,
+        after: None,
+        limit: 100,
+    };
+    let list = page(&[turn], &asked).unwrap();
+    assert!(serde_json::from_slice::<Value>(&list).is_ok());
+    let repeated = [b"[", &repeated(&[turn])[..], b"]"].concat();
+    assert!(serde_json::from_slice::<Value>(&repeated).is_ok());
+    assert!(serde_json::from_slice::<Value>(&request.as_run()).is_ok());
     let prefixed = request.with_input_prefix(&[Bytes::from_static(b"{}")], &Limits::default());
     let prefixed = prefixed.unwrap();
     assert!(serde_json::from_slice::<Value>(prefixed.body()).is_ok());

@@ -1,5 +1,6 @@
 """What a store of the first version has for owners: names of keys."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,7 @@ async def test_a_name_is_who_has_it_at_the_migration(
     try:
         for name, owner in {"": "", **OWNERS}.items():
             assert (await shown(store, ids[name], owner))["status"] == "completed"
-            assert await store.item("msg_mine", owner) == {
+            assert json.loads(await store.item("msg_mine", owner)) == {
                 **ITEM,
                 "content": [{"type": "input_text", "text": "x"}],
                 "status": "completed",

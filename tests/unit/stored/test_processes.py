@@ -12,8 +12,7 @@ from harness.stored_stand import OWNER, Upstream, create, followed, sse, until, 
 from sluicegate.config import StoreConfig
 from sluicegate.responses import ResponseStore, StoreUnavailable
 from sluicegate.responses.changes import Listener
-from sluicegate.responses.entry import Claim
-from sluicegate.responses.numbering import Run
+from sluicegate.responses.entry import Claim, Run
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Append
 

@@ -13,16 +13,16 @@ from harness.stored_stand import (
     create,
     followed,
     numbers,
+    payloads,
     shown,
     sse,
     until,
     upstream_events,
 )
 from sluicegate.responses import ResponseStore
-from sluicegate.responses.entry import Claim
+from sluicegate.responses.entry import Claim, Run
 from sluicegate.responses.errors import Fenced
 from sluicegate.responses.leases import MAX_ATTEMPTS, fair
-from sluicegate.responses.numbering import Run, payloads
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Append
 

@@ -108,7 +108,7 @@ async def test_a_chain_is_its_items_in_order(store: ResponseStore, upstream: Ups
     keep(store, "resp_second", previous_response_id=first, input=[{"role": "user", "content": "two"}])
     await shown(store, "resp_second")
     third = await run(store, upstream, previous_response_id="resp_second", input="three")
-    context = await store.context(third, OWNER)
+    context = json.loads(b"[%s]" % await store.context(third, OWNER))
     assert [item.get("content") if item.get("role") == "user" else item["type"] for item in context] == [
         "one",
         "message",
@@ -142,8 +142,8 @@ async def test_an_item_is_found_by_its_id(store: ResponseStore, upstream: Upstre
         store, upstream, input=[{"role": "user", "content": "x", "type": "message", "id": "msg_mine"}]
     )
     output = (await shown(store, id))["output"][0]
-    assert await store.item(output["id"], OWNER) == output
-    assert (await store.item("msg_mine", OWNER))["role"] == "user"
+    assert json.loads(await store.item(output["id"], OWNER)) == output
+    assert json.loads(await store.item("msg_mine", OWNER))["role"] == "user"
     for item_id, owner in ((output["id"], "other"), ("msg_none", OWNER)):
         with pytest.raises(NotFound):
             await store.item(item_id, owner)
@@ -156,7 +156,8 @@ async def test_input_items_are_listed_in_pages(store: ResponseStore) -> None:
     id = await create(store, input=[{"role": "user", "content": str(n)} for n in range(5)])
 
     async def page(**asked: Any) -> Any:
-        return await store.input_items(id, OWNER, Page(**asked))
+        found = await store.input_items(id, OWNER, Page(**asked))
+        return None if found is None else json.loads(found)
 
     whole = await page(order="asc", limit=100)
     assert [item["content"][0]["text"] for item in whole["data"]] == ["0", "1", "2", "3", "4"]

@@ -116,6 +116,12 @@ impl Fold {
         self.following
     }
 
+    /// Bytes of what it is made of, as they came.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.saturating_add(self.response.len())
+    }
+
     /// Takes in whole events, back to back. Those that were taken before, by their sequence numbers, are passed over.
     pub fn take(&mut self, events: &[u8]) {
         let mut all = Events::new(events);

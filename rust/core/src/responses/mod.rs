@@ -2,6 +2,8 @@
 //!
 //! * [`request`]: requests, and what becomes of them for an upstream that speaks Chat Completions.
 //! * [`echo`]: what a response says of the request that it answers.
+//! * [`beginning`]: a background response before an upstream speaks.
+//! * [`conversation`]: the items of requests and responses that are kept.
 //! * [`fold`]: a response whose events are known, and what it looks like so far.
 //! * [`closing`]: its end, where its upstream gives it none.
 //! * [`numbering`]: a reply's bytes → the events of it that are kept.
@@ -9,8 +11,10 @@
 //! * [`reading`]: a response, streamed or whole → pieces of output.
 //! * [`writing`]: pieces of output → the events of a response, or the response alone.
 
+pub mod beginning;
 mod chat_members;
 pub mod closing;
+pub mod conversation;
 mod custom_input;
 pub mod echo;
 pub mod fold;

@@ -1,51 +1,23 @@
-//! The input as a list of items.
+//! The items of a request's input: those before them, those that they refer to, and how they are listed.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use memchr::memmem;
 
+use super::super::members::with_members;
 use super::ResponsesRequest;
-use super::refusal::{Place, Refusal};
-use crate::error::Error;
+use super::refusal::Place;
+use crate::error::{Error, ErrorKind};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::json::splice::Splice;
 use crate::json::string;
 use crate::json::writer::Writer;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_REFERENCES};
 
 impl ResponsesRequest {
-    /// The input as items, each one JSON object with an `id`, a `type` and, where its kind has one, a `status`: as
-    /// `GET /v1/responses/{id}/input_items` shows them and a later request repeats them. A message's content is an array of parts.
-    ///
-    /// An item without an id gets one: its kind's prefix, `token`, an `i` and its place among the items. An id made of the same token
-    /// and a number alone is therefore another one.
-    ///
-    /// # Errors
-    /// The input is neither a string nor an array of objects.
-    pub fn input_items(&self, token: &str) -> Result<Vec<Bytes>, Refusal> {
-        let place = Place::Top("input");
-        let Some(input) = self.get("input") else {
-            return Ok(Vec::new());
-        };
-        match input.kind() {
-            Kind::String => {
-                let mut writer = Writer::default();
-                writer.open(b'{');
-                writer.member_spelled("type", b"message");
-                writer.member_spelled("role", b"user");
-                writer.key("content");
-                write_text_part(&mut writer, "input_text", input.bytes());
-                finish(&mut writer, Some(("msg_", token, 0)), true);
-                Ok(vec![writer.into_bytes().into()])
-            }
-            Kind::Array => input
-                .elements()
-                .enumerate()
-                .map(|(index, item)| normalise(item, token, index, &place.element(index)))
-                .collect(),
-            kind => Err(Refusal::wrong_type(&place, "a string or an array", kind)),
-        }
-    }
-
     /// The same request with earlier items in front of its input and without `previous_response_id`, which
     /// [`previous_response_id`](Self::previous_response_id) still tells. A string input becomes a message of the user. All other members
     /// keep their bytes and their order.
@@ -54,6 +26,10 @@ impl ResponsesRequest {
     /// [`ErrorKind::DocumentTooLarge`](crate::error::ErrorKind::DocumentTooLarge), and for items that are no JSON what their fault is.
     pub fn with_input_prefix(&self, items: &[Bytes], limits: &Limits) -> Result<Self, Error> {
         let added: usize = items.iter().map(|item| item.len() + 1).sum();
+        // Nothing is made that would be refused for its size alone.
+        if added > limits.max_document {
+            return Err(Error::new(ErrorKind::DocumentTooLarge, added as u64));
+        }
         let mut writer = Writer::with_capacity(self.body().len() + added + 64);
         writer.open(b'{');
         for (key, value) in self.root().members() {
@@ -73,13 +49,7 @@ impl ResponsesRequest {
                         writer.raw(item.bytes());
                     }
                 }
-                Kind::String => {
-                    writer.open(b'{');
-                    writer.member_spelled("type", b"message");
-                    writer.member_spelled("role", b"user");
-                    writer.member("content", input.bytes());
-                    writer.close(b'}');
-                }
+                Kind::String => write_message(input.bytes(), None, &mut writer),
                 _ => writer.raw(input.bytes()),
             }
         }
@@ -90,6 +60,55 @@ impl ResponsesRequest {
             .previous_response_id
             .clone_from(&self.previous_response_id);
         Ok(request)
+    }
+
+    /// The ids that items of the input refer to, in their order: see [`refers`](Self::refers). At most one more than
+    /// [`MAX_REFERENCES`] of them.
+    #[must_use]
+    pub fn references(&self) -> Vec<String> {
+        let input = self.get("input").filter(|_| self.refers());
+        let items = input.iter().flat_map(Node::elements);
+        items
+            .filter(|item| is_reference(*item))
+            .map(|item| referred(item).unwrap_or_default())
+            .take(MAX_REFERENCES + 1)
+            .collect()
+    }
+
+    /// The same request with items in place of references to them. A reference to what is not in `found` stays as it is.
+    ///
+    /// # Errors
+    /// As [`with_input_prefix`](Self::with_input_prefix) gives them.
+    pub fn with_items(
+        &self,
+        found: &BTreeMap<String, Bytes>,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        let mut splice = Splice::new();
+        let mut size = self.body().len();
+        let input = self.get("input");
+        for item in input.iter().flat_map(Node::elements) {
+            if !is_reference(item) {
+                continue;
+            }
+            if let Some(with) = referred(item).and_then(|id| found.get(&id)) {
+                size = size.saturating_add(with.len());
+                if size > limits.max_document {
+                    return Err(Error::new(ErrorKind::DocumentTooLarge, size as u64));
+                }
+                splice.replace(item.range(), with.clone());
+            }
+        }
+        let mut body = Vec::with_capacity(size);
+        splice.apply(self.body(), &mut body);
+        ResponsesRequest::parse(body.into(), limits)
+    }
+
+    /// The body as it is run in the background: it streams, whatever the client asked for, and whoever gets it answers at once.
+    #[must_use]
+    pub fn as_run(&self) -> Vec<u8> {
+        let members: [(&str, &[u8]); 2] = [("stream", b"true"), ("background", b"false")];
+        with_members(self.root().bytes(), &members)
     }
 
     /// See [`refers`](Self::refers).
@@ -132,7 +151,12 @@ fn is_unstorable(value: Node<'_>) -> bool {
         .is_some_and(|content| !string::is_storable(content))
 }
 
-fn is_reference(item: Node<'_>) -> bool {
+/// What a reference refers to, decoded. None for an id that is no string.
+fn referred(item: Node<'_>) -> Option<String> {
+    Some(item.get("id")?.decode()?.into_owned())
+}
+
+pub(in crate::responses) fn is_reference(item: Node<'_>) -> bool {
     if item.kind() != Kind::Object {
         return false;
     }
@@ -164,37 +188,58 @@ fn traits(kind: &str) -> (&'static str, bool) {
     }
 }
 
-fn normalise(
-    item: Node<'_>,
-    token: &str,
-    index: usize,
-    place: &Place<'_>,
-) -> Result<Bytes, Refusal> {
-    if item.kind() != Kind::Object {
-        return Err(Refusal::wrong_type(place, "an object", item.kind()));
+/// Where an item of a request stands: what its id is made of, where it has none.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::responses) struct Made<'a> {
+    pub(in crate::responses) token: &'a str,
+    pub(in crate::responses) index: usize,
+}
+
+impl Made<'_> {
+    pub(in crate::responses) fn id(self, kind: &str) -> String {
+        let (prefix, _) = traits(kind);
+        format!("{prefix}{}i{}", self.token, self.index)
     }
-    let [kind, role, content, id, status] = item.pick(["type", "role", "content", "id", "status"]);
+}
+
+/// The id of an item as it is listed: its own, or one that is made of its place. An id made of the same token and a number alone is
+/// therefore another one.
+pub(in crate::responses) fn id_of(item: Node<'_>, made: Made<'_>) -> String {
+    let [kind, role, id] = item.pick(["type", "role", "id"]);
+    match id.and_then(|id| id.decode()) {
+        Some(id) => id.into_owned(),
+        None => made.id(&kind_of(kind, role)),
+    }
+}
+
+fn kind_of<'a>(kind: Option<Node<'a>>, role: Option<Node<'a>>) -> Cow<'a, str> {
     let decoded = kind.and_then(|kind| kind.decode());
-    let is_message = decoded.as_deref().is_none_or(|kind| kind == "message") && role.is_some();
-    let kind = if is_message {
-        "message"
-    } else {
-        decoded.as_deref().unwrap_or_default()
-    };
-    let (prefix, has_status) = traits(kind);
+    match role {
+        Some(_) if decoded.as_deref().is_none_or(|kind| kind == "message") => "message".into(),
+        _ => decoded.unwrap_or_default(),
+    }
+}
+
+/// Appends an item of a request as it is listed: with an `id`, a `type` and, where its kind has one, a `status`; a message's content is
+/// an array of parts.
+pub(in crate::responses) fn write_listed(item: Node<'_>, made: Made<'_>, writer: &mut Writer) {
+    let [kind, role, content, id, status] = item.pick(["type", "role", "content", "id", "status"]);
+    let is_typed = kind.is_some_and(|kind| kind.kind() == Kind::String);
+    let kind = kind_of(kind, role);
+    let is_message = kind == "message" && role.is_some();
+    let (_, has_status) = traits(&kind);
     let text = content.filter(|content| is_message && content.kind() == Kind::String);
     let needs_status = has_status && status.is_none();
-    if id.is_some() && !needs_status && text.is_none() && decoded.is_some() {
-        return Ok(Bytes::copy_from_slice(item.bytes()));
-    }
-    let mut writer = Writer::with_capacity(item.bytes().len() + 96);
+    let has_id = id.is_some_and(|id| id.kind() == Kind::String);
     writer.open(b'{');
-    if decoded.is_none() && is_message {
+    if !is_typed && is_message {
         writer.member_spelled("type", b"message");
     }
     for (key, value) in item.members() {
-        if value.kind() == Kind::Null
-            && (key.is("id") || key.is("status") || (is_message && key.is("type")))
+        let is_null = value.kind() == Kind::Null;
+        if (!has_id && key.is("id"))
+            || (is_null && key.is("status"))
+            || (!is_typed && is_message && key.is("type"))
         {
             continue;
         }
@@ -208,14 +253,41 @@ fn normalise(
                 "input_text"
             };
             writer.raw_key(key.bytes());
-            write_text_part(&mut writer, part, text.bytes());
+            write_text_part(writer, part, text.bytes());
         } else {
             writer.copy_member(key.bytes(), value.bytes());
         }
     }
-    let id = id.is_none().then_some((prefix, token, index));
-    finish(&mut writer, id, needs_status);
-    Ok(writer.into_bytes().into())
+    if !has_id {
+        writer.key("id");
+        writer.text(&made.id(&kind));
+    }
+    if needs_status {
+        writer.member_spelled("status", b"completed");
+    }
+    writer.close(b'}');
+}
+
+/// Appends a string input as the one message that it stands for, `listed` or as it is sent to an upstream.
+pub(in crate::responses) fn write_message(
+    input: &[u8],
+    listed: Option<Made<'_>>,
+    writer: &mut Writer,
+) {
+    writer.open(b'{');
+    writer.member_spelled("type", b"message");
+    writer.member_spelled("role", b"user");
+    match listed {
+        Some(made) => {
+            writer.key("content");
+            write_text_part(writer, "input_text", input);
+            writer.key("id");
+            writer.text(&made.id("message"));
+            writer.member_spelled("status", b"completed");
+        }
+        None => writer.member("content", input),
+    }
+    writer.close(b'}');
 }
 
 fn write_text_part(writer: &mut Writer, kind: &str, text: &[u8]) {
@@ -228,15 +300,4 @@ fn write_text_part(writer: &mut Writer, kind: &str, text: &[u8]) {
     }
     writer.close(b'}');
     writer.close(b']');
-}
-
-fn finish(writer: &mut Writer, id: Option<(&str, &str, usize)>, needs_status: bool) {
-    if let Some((prefix, token, index)) = id {
-        writer.key("id");
-        writer.text(&format!("{prefix}{token}i{index}"));
-    }
-    if needs_status {
-        writer.member_spelled("status", b"completed");
-    }
-    writer.close(b'}');
 }

@@ -3,7 +3,7 @@
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 //!
 //! * [`from_chat`]: a request to Chat Completions for an upstream that speaks Responses only.
-//! * [`items`]: the input as a list of items, for whoever keeps conversations.
+//! * [`items`]: the items of the input, for whoever keeps conversations.
 //! * [`to_chat`]: the request for an upstream that speaks Chat Completions only.
 
 pub mod from_chat;
@@ -151,7 +151,7 @@ impl ResponsesRequest {
     }
 
     /// The whole body.
-    fn root(&self) -> Node<'_> {
+    pub(super) fn root(&self) -> Node<'_> {
         let body = self.request.body();
         let start = crate::json::scan::skip_space(body, 0);
         let kind = Kind::Object;

@@ -21,7 +21,7 @@ const SERVICE_TIERS: [&[u8]; 7] = [
 
 /// What a response object says but for its output.
 #[derive(Debug)]
-pub(super) struct Heading {
+pub(in crate::responses) struct Heading {
     echo: Arc<Echo>,
     /// Spelled.
     model: Vec<u8>,
@@ -31,7 +31,8 @@ pub(super) struct Heading {
 
 /// How far the response has come.
 #[derive(Clone, Copy)]
-pub(super) enum End<'a> {
+pub(in crate::responses) enum End<'a> {
+    Queued,
     InProgress,
     Completed,
     Incomplete(&'static str),
@@ -41,6 +42,7 @@ pub(super) enum End<'a> {
 impl End<'_> {
     fn status(self) -> &'static str {
         match self {
+            End::Queued => "queued",
             End::InProgress => "in_progress",
             End::Completed => "completed",
             End::Incomplete(_) => "incomplete",
@@ -50,7 +52,7 @@ impl End<'_> {
 }
 
 impl Heading {
-    pub(super) fn new(echo: Arc<Echo>, model: Option<&str>) -> Self {
+    pub(in crate::responses) fn new(echo: Arc<Echo>, model: Option<&str>) -> Self {
         Heading {
             model: spelled(model.unwrap_or(&echo.model)),
             model_is_set: model.is_some(),
@@ -75,7 +77,7 @@ impl Heading {
     }
 
     /// Appends the object. `output` is its items, with commas between them.
-    pub(super) fn write(
+    pub(in crate::responses) fn write(
         &self,
         end: End<'_>,
         output: &[u8],
