@@ -33,7 +33,7 @@ pub(crate) async fn accept(
     loop {
         let accepted = tokio::select! {
             accepted = next(&listener, &listening) => accepted,
-            () = state.draining.cancelled() => return,
+            () = state.draining.given() => return,
         };
         let (stream, room) = match accepted {
             Ok(accepted) => accepted,

@@ -132,7 +132,7 @@ async fn decided(
         Err(_) => tokio::select! {
             biased;
             answer = timeout(patience - soon, answered) => answer.map_err(|_| Refusal::Undecided)?,
-            () = engine.closing().cancelled() => return Err(Refusal::Stopping),
+            () = engine.closing().given() => return Err(Refusal::Stopping),
         },
     };
     answer.map_err(|_| Refusal::Internal)

@@ -46,17 +46,16 @@ pub(crate) async fn serve(
         }
     };
     let builder = builder(&state, &listening, http2);
-    let draining = state.draining.clone();
     let service = Service::new(Arc::clone(&state), listening, engine, Arc::clone(&clock));
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
-    let mut draining = pin!(draining.cancelled_owned());
+    let mut draining = pin!(state.draining.given_owned());
     let mut ending = false;
     let mut told = false;
     let mut timer = pin!(sleep_until(Instant::now()));
     poll_fn(|cx| {
         // Once it has the waker it need not be asked: that takes a lock, and the flag does not.
-        if !ending && (!told || state.is_draining()) {
+        if !ending && (!told || state.draining.is_given()) {
             told = true;
             if draining.as_mut().poll(cx).is_ready() {
                 ending = true;

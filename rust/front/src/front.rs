@@ -194,12 +194,12 @@ impl Front {
 
     /// Accept no more; connections end after the reply under way.
     pub fn drain(&self) {
-        self.state.drain();
+        self.state.draining.give();
     }
 
     /// End every exchange, and the threads. Idempotent; blocks until the threads are gone.
     pub fn close(&self) {
-        self.state.drain();
+        self.state.draining.give();
         self.engines.close();
     }
 

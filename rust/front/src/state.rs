@@ -1,12 +1,12 @@
 //! What the connections of a front share.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+use sluicegate_relay::Signal;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use crate::bounds::{Bounds, Limits};
 use crate::callers::Callers;
@@ -21,9 +21,8 @@ pub(crate) struct State {
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) in_flight: InFlight,
     pub(crate) connections: AtomicUsize,
-    pub(crate) draining: CancellationToken,
-    /// The same as a flag: a look at the token takes a lock, which all connections share.
-    drained: AtomicBool,
+    /// No new requests are taken.
+    pub(crate) draining: Signal,
     told: RwLock<Arc<Told>>,
 }
 
@@ -41,22 +40,12 @@ impl State {
             decisions,
             in_flight: InFlight::default(),
             connections: AtomicUsize::new(0),
-            draining: CancellationToken::new(),
-            drained: AtomicBool::new(false),
+            draining: Signal::default(),
             told: RwLock::new(Arc::new(Told {
                 callers: Arc::new(Callers::nobody()),
                 wanted: Arc::default(),
             })),
         }
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.drained.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn drain(&self) {
-        self.drained.store(true, Ordering::Release);
-        self.draining.cancel();
     }
 
     pub(crate) fn told(&self) -> Arc<Told> {

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
 use crate::reply::Sink;
+use crate::signal::Signal;
 
 /// How the waiting ended.
 pub(crate) enum Attended<T> {
@@ -27,7 +27,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) keepalive: &'a mut KeepAlive,
     pub(crate) leaving: &'a mut Leaving,
     /// `None`: what is waited for is awaited even while the gateway stops.
-    pub(crate) closing: Option<&'a CancellationToken>,
+    pub(crate) closing: Option<&'a Signal>,
     pub(crate) request_id: &'a str,
     /// A client that leaves does not end the waiting where its route drains.
     pub(crate) drains: bool,
@@ -59,7 +59,7 @@ impl Watch<'_> {
                     keepalive.stop();
                 }
                 () = sleep_until(leaving.until()), if leaving.departed() => return Attended::Left,
-                () = cancelled(closing) => return Attended::Closing,
+                () = given(closing) => return Attended::Closing,
                 () = sleep_until(limit) => return Attended::Late,
                 () = sleep_until(keepalive.next()) => keepalive.beat(sink, request_id, false),
             }
@@ -67,9 +67,9 @@ impl Watch<'_> {
     }
 }
 
-async fn cancelled(token: Option<&CancellationToken>) {
-    match token {
-        Some(token) => token.cancelled().await,
+async fn given(signal: Option<&Signal>) {
+    match signal {
+        Some(signal) => signal.given().await,
         None => std::future::pending().await,
     }
 }

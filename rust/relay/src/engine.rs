@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::signal::Signal;
 
 /// How long the exchanges that are told to end at closing have for it.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -23,9 +25,8 @@ pub(crate) struct Shared {
     active: AtomicUsize,
     /// Replies that are read on without a client.
     pub(crate) draining: AtomicUsize,
-    pub(crate) closing: CancellationToken,
-    /// The same as a flag: a look at the token takes a lock, which all engines share.
-    closed: AtomicBool,
+    /// All exchanges are to end.
+    closing: Signal,
     idle: Notify,
 }
 
@@ -69,15 +70,9 @@ impl Engine {
         self.shared.active.load(Ordering::Acquire)
     }
 
-    /// Whether all exchanges are to end.
+    /// Given when all exchanges are to end.
     #[must_use]
-    pub fn is_closing(&self) -> bool {
-        self.shared.closed.load(Ordering::Acquire)
-    }
-
-    /// Cancelled when all exchanges are to end.
-    #[must_use]
-    pub fn closing(&self) -> &CancellationToken {
+    pub fn closing(&self) -> &Signal {
         &self.shared.closing
     }
 }
@@ -191,8 +186,7 @@ fn live(runtime: Runtime, life: impl Future<Output = ()>, death: Death<'_>) {
 /// A thread's own task: it ends once everything is to end, and has, or has had its time for it.
 async fn until_closed(stop: &CancellationToken, shared: &Shared) {
     stop.cancelled().await;
-    shared.closed.store(true, Ordering::Release);
-    shared.closing.cancel();
+    shared.closing.give();
     let idle = shared.idle.notified();
     if shared.active.load(Ordering::Acquire) > 0 {
         // Past the grace the runtime drops what is left; each exchange settles its outcome when dropped.
@@ -280,9 +274,9 @@ mod tests {
         let engines = Engines::start(2, |_| {}).unwrap();
         let engine = engines.all()[0].clone();
         let (tell, told) = channel();
-        let (active, closing) = (engine.enter(), engine.closing().clone());
+        let (active, closing) = (engine.enter(), engine.closing().given_owned());
         engine.spawn(async move {
-            closing.cancelled().await;
+            closing.await;
             // More than one turn of the engine after it was told to end.
             for _ in 0..100 {
                 tokio::task::yield_now().await;

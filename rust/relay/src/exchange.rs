@@ -222,7 +222,7 @@ impl Session {
         let Some(sink) = &mut self.sink else {
             return Attended::Closing;
         };
-        let closing = self.engine.closing().clone();
+        let closing = self.engine.closing().given_owned();
         let watch = Watch {
             sink,
             keepalive: &mut self.keepalive,
@@ -235,7 +235,7 @@ impl Session {
         tokio::select! {
             decided = watch.attend(deciding, None) => decided,
             () = async {
-                closing.cancelled().await;
+                closing.await;
                 tokio::time::sleep(LAST_WORDS).await;
             } => Attended::Closing,
         }

@@ -148,7 +148,7 @@ impl Pump {
 
     /// Pump to the end.
     pub(crate) async fn run(&mut self, client: &mut Client<'_>, engine: &Engine) -> PumpEnd {
-        let mut closing = pin!(engine.closing().cancelled());
+        let mut closing = pin!(engine.closing().given());
         let mut told = false;
         let mut reads = 0;
         loop {
@@ -174,7 +174,7 @@ impl Pump {
                     return Poll::Ready(Turn::Left);
                 }
                 // Once it has the waker it need not be asked: that takes a lock, and the flag does not.
-                if !told || engine.is_closing() {
+                if !told || engine.closing().is_given() {
                     told = true;
                     if closing.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Turn::Closing);

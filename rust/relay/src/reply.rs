@@ -421,20 +421,6 @@ impl Reply {
         self.0.reply.register(cx.waker());
     }
 
-    /// Whether nothing but the end is left to take, and the end is a regular one.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        let state = self.0.lock();
-        state.end == End::Ended && state.waiting.is_empty() && state.head.is_none()
-    }
-
-    /// The bytes of the whole reply, where all of it is there already.
-    #[must_use]
-    pub fn whole(&self) -> Option<usize> {
-        let state = self.0.lock();
-        (state.end == End::Ended).then_some(state.waiting.len())
-    }
-
     /// The client is gone: the upstream is closed, or read on where the route says so. `stalled`: it was cut since it took nothing.
     /// Idempotent.
     pub fn leave(&mut self, stalled: bool) {

@@ -16,7 +16,7 @@ use crate::reply::Sink;
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.settled {
-            let closing = self.engine.closing().is_cancelled();
+            let closing = self.engine.closing().is_given();
             let kind = if closing {
                 FaultKind::Shutdown
             } else {
