@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let folder = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    let folder = std::env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_default();
     println!("cargo::rustc-env=SLUICEGATE_BUILD={}", profile(&folder));
 }
 

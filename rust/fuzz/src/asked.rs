@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::request::Request;
+use sluicegate_core::responses::conversation::{Page, Turn, page};
 use sluicegate_core::responses::echo::Echo;
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
@@ -70,9 +71,18 @@ fn from_responses(request: &ResponsesRequest, target: u8) {
     let echo = Echo::of(request, "resp_1", 7);
     let members = [b"{", &echo.members[..], b"}"].concat();
     assert!(Node::document(&members).is_some());
-    for item in request.input_items("token").unwrap_or_default() {
-        assert!(Node::document(&item).is_some());
-    }
+    let turn = Turn {
+        id: "resp_1",
+        request: request.body(),
+        response: b"",
+    };
+    let asked = Page {
+        ascending: true,
+        after: None,
+        limit: usize::MAX,
+    };
+    let listed = page(&[turn], &asked).expect("the first page of a list is always there");
+    assert!(Node::document(&listed).is_some());
     let Ok(chat) = request.to_chat(&target) else {
         return;
     };
