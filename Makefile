@@ -8,8 +8,9 @@
 # fuzz    each fuzz target for SECONDS_EACH seconds
 # wheel   the wheel and the source distribution in dist/
 #
-# PROFILE=quick builds in a quarter of the time what is nearly as fast as PROFILE=release. Wheels and measurements are
-# release builds unless PROFILE says otherwise, all else is a quick one.
+# PROFILE=quick builds in a quarter of the time what is nearly as fast as PROFILE=release, and PROFILE=dev in an eighth
+# what is slow. Unless PROFILE says otherwise, wheels and measurements are release builds, the demo is a dev build, and
+# all else is a quick one.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +18,7 @@ RUN_VENV ?= .venv-run
 BIN = $(VENV)/bin
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 SECONDS_EACH ?= 20
-PROFILE ?= $(if $(filter wheel bench%,$(MAKECMDGOALS)),release,quick)
+PROFILE ?= $(if $(filter wheel bench%,$(MAKECMDGOALS)),release,$(if $(filter run,$(MAKECMDGOALS)),dev,quick))
 DIST = $(if $(filter release,$(PROFILE)),dist,$(TARGET)/dist-$(PROFILE))
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyproject.toml README.md LICENSE
