@@ -10,7 +10,7 @@ use sluicegate_relay::Engine;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection;
-use crate::state::{Listening, State};
+use crate::state::{FrontState, Listening};
 
 /// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail again.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -19,7 +19,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 pub(crate) async fn accept(
     socket: Listener,
     engine: Engine,
-    state: Arc<State>,
+    state: Arc<FrontState>,
     listening: Arc<Listening>,
 ) {
     let listener = match TcpListener::from_std(socket) {
@@ -57,7 +57,7 @@ pub(crate) async fn accept(
 }
 
 /// Tells where this ends by a panic: an engine that accepts nobody serves no more than one whose thread has ended.
-struct Accepting(Arc<State>);
+struct Accepting(Arc<FrontState>);
 
 impl Drop for Accepting {
     fn drop(&mut self) {
@@ -80,7 +80,7 @@ fn bound_unsent(stream: &TcpStream, client_buffer: usize) {
 #[cfg(not(target_os = "linux"))]
 fn bound_unsent(_: &TcpStream, _: usize) {}
 
-struct Counted(Arc<State>);
+struct Counted(Arc<FrontState>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -132,7 +132,7 @@ mod tests {
             drain: DrainLimits::default(),
             max_requests: 1,
         };
-        let state = Arc::new(State::new(limits, Arc::clone(&decisions)));
+        let state = Arc::new(FrontState::new(limits, Arc::clone(&decisions)));
         let accepting = Accepting(state);
         let task = std::thread::spawn(move || {
             let _accepting = accepting;

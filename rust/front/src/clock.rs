@@ -20,7 +20,7 @@ pub(crate) struct Times {
     pub(crate) resets: usize,
 }
 
-struct State {
+struct ConnectionState {
     /// Requests that have come, and whose replies are not all written.
     underway: usize,
     idle_since: Instant,
@@ -44,7 +44,7 @@ pub(crate) struct Clock {
     times: Times,
     /// How often the socket has begun to take nothing, and to take again.
     turns: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
 /// What has run out.
@@ -61,7 +61,7 @@ impl Clock {
         Arc::new(Self {
             times,
             turns: AtomicU32::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(ConnectionState {
                 underway: 0,
                 idle_since: Instant::now(),
                 head_since: None,
@@ -75,7 +75,7 @@ impl Clock {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::clock::{Clock, Expired};
 use crate::service::Service;
 use crate::socket::Socket;
-use crate::state::{Listening, State};
+use crate::state::{FrontState, Listening};
 use crate::stream::Streams;
 
 /// The part of what is held for a slow client that an HTTP/2 stream's frames may be.
@@ -30,7 +30,7 @@ const PING_PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) async fn serve(
     stream: TcpStream,
     engine: Engine,
-    state: Arc<State>,
+    state: Arc<FrontState>,
     listening: Arc<Listening>,
 ) {
     let clock = Clock::new(listening.times);
@@ -95,7 +95,7 @@ pub(crate) async fn serve(
     .await;
 }
 
-fn builder(state: &State, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
+fn builder(state: &FrontState, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
     let bounds = &listening.bounds;
     // A connection keeps the buffer that it read a large body into for as long as it lives: it is no larger than a head may be.
     let buffer = bounds.head_bytes;

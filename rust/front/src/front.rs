@@ -26,7 +26,7 @@ use crate::endpoint::Endpoint;
 use crate::facts::Wanted;
 use crate::refusal::Refusal;
 use crate::report::{InFlight, Report};
-use crate::state::{Listening, State};
+use crate::state::{FrontState, Listening};
 
 /// A request without a connection: from another server, or from the gateway itself.
 pub struct Submission {
@@ -53,7 +53,7 @@ pub struct Submitted {
 /// The engine threads, and all that they serve.
 pub struct Front {
     engines: Engines,
-    state: Arc<State>,
+    state: Arc<FrontState>,
 }
 
 impl Front {
@@ -64,7 +64,7 @@ impl Front {
     pub fn start(threads: usize, limits: Limits, decisions: Arc<Decisions>) -> io::Result<Self> {
         let events = Arc::clone(&decisions);
         let engines = Engines::start(threads, move |message| events.push(Event::Died(message)))?;
-        let state = State::new(limits, decisions);
+        let state = FrontState::new(limits, decisions);
         Ok(Self {
             engines,
             state: Arc::new(state),
@@ -151,7 +151,7 @@ impl Front {
                 let (endpoint, body) = (submission.endpoint, submission.body);
                 let size = body.len();
                 let headers = header_map(submission.headers);
-                let wanted = &state.told().wanted;
+                let wanted = &state.settings().wanted;
                 let parsed = asked::parse(endpoint, &headers, body, wanted).await;
                 let (request, facts) = match parsed {
                     Ok(parsed) => parsed,

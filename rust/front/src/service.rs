@@ -30,7 +30,7 @@ use crate::head;
 use crate::reading::{discard, read_body};
 use crate::refusal::Refusal;
 use crate::report::Report;
-use crate::state::{Listening, State};
+use crate::state::{FrontState, Listening};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -44,7 +44,7 @@ const WHOLE_BYTES: usize = 256 * 1024;
 pub(crate) struct Service(Arc<Serving>);
 
 struct Serving {
-    state: Arc<State>,
+    state: Arc<FrontState>,
     listening: Arc<Listening>,
     engine: Engine,
     clock: Arc<Clock>,
@@ -52,7 +52,7 @@ struct Serving {
 
 impl Service {
     pub(crate) fn new(
-        state: Arc<State>,
+        state: Arc<FrontState>,
         listening: Arc<Listening>,
         engine: Engine,
         clock: Arc<Clock>,
@@ -130,8 +130,10 @@ impl Serving {
         let overloaded = entered.is_none();
         let decisions = Arc::clone(&state.decisions);
         let report = Report::new(about, asking.started, decisions, entered);
-        let told = state.told();
-        let refused = told.callers.refuse(authorization.is_some(), key.as_ref());
+        let settings = state.settings();
+        let refused = settings
+            .callers
+            .refuse(authorization.is_some(), key.as_ref());
         if overloaded {
             let reply = arrival::refuse(report, Refusal::Overloaded);
             return self.unread(asking, reply, body);
@@ -155,7 +157,7 @@ impl Serving {
         };
         let size = text.len();
         let headers = &asking.parts.headers;
-        let parsed = asked::parse(endpoint, headers, text.clone(), &told.wanted).await;
+        let parsed = asked::parse(endpoint, headers, text.clone(), &settings.wanted).await;
         let (request, facts) = match parsed {
             Ok(parsed) => parsed,
             Err(refusal) => return whole(arrival::refuse(report, refusal), asking),

@@ -16,23 +16,23 @@ use crate::facts::Wanted;
 use crate::report::InFlight;
 
 /// What all connections share.
-pub(crate) struct State {
+pub(crate) struct FrontState {
     pub(crate) limits: Limits,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) in_flight: InFlight,
     pub(crate) connections: AtomicUsize,
     /// No new requests are taken.
     pub(crate) draining: Signal,
-    told: RwLock<Arc<Told>>,
+    settings: RwLock<Arc<Settings>>,
 }
 
 /// What can be told anew while requests come; together, since each of them looks at both.
-pub(crate) struct Told {
+pub(crate) struct Settings {
     pub(crate) callers: Arc<Callers>,
     pub(crate) wanted: Arc<Wanted>,
 }
 
-impl State {
+impl FrontState {
     /// Nobody may call until it is said who.
     pub(crate) fn new(limits: Limits, decisions: Arc<Decisions>) -> Self {
         Self {
@@ -41,30 +41,36 @@ impl State {
             in_flight: InFlight::default(),
             connections: AtomicUsize::new(0),
             draining: Signal::default(),
-            told: RwLock::new(Arc::new(Told {
+            settings: RwLock::new(Arc::new(Settings {
                 callers: Arc::new(Callers::nobody()),
                 wanted: Arc::default(),
             })),
         }
     }
 
-    pub(crate) fn told(&self) -> Arc<Told> {
-        let told = self.told.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&told)
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&settings)
     }
 
     pub(crate) fn set_callers(&self, callers: Callers) {
-        let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
-        *told = Arc::new(Told {
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(Settings {
             callers: Arc::new(callers),
-            wanted: Arc::clone(&told.wanted),
+            wanted: Arc::clone(&settings.wanted),
         });
     }
 
     pub(crate) fn set_wanted(&self, wanted: Wanted) {
-        let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
-        *told = Arc::new(Told {
-            callers: Arc::clone(&told.callers),
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(Settings {
+            callers: Arc::clone(&settings.callers),
             wanted: Arc::new(wanted),
         });
     }

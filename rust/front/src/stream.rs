@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 #[derive(Default)]
-struct State {
+struct StreamState {
     /// Since when a frame waits for the client to take it.
     waiting: Option<Instant>,
     stalled: bool,
@@ -17,7 +17,7 @@ struct State {
 
 /// How the reply to one HTTP/2 request gets on. The task that hyper has for it and the reply's body share it.
 #[derive(Clone, Default)]
-pub(crate) struct Watch(Arc<Mutex<State>>);
+pub(crate) struct Watch(Arc<Mutex<StreamState>>);
 
 tokio::task_local! {
     static WATCH: Watch;
@@ -29,7 +29,7 @@ impl Watch {
         WATCH.try_with(Self::clone).ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
