@@ -35,7 +35,7 @@ impl std::fmt::Display for Aborted {
 impl std::error::Error for Aborted {}
 
 /// What has been sent, for whoever wants all of it at its end. Copied: a frame may be a small slice of a large read.
-struct Kept {
+struct RetainedCopy {
     text: BytesMut,
     bound: usize,
 }
@@ -84,7 +84,7 @@ enum End {
     Aborted,
 }
 
-struct State {
+struct ReplyState {
     head: Option<Head>,
     waiting: Waiting,
     end: End,
@@ -94,11 +94,11 @@ struct State {
     stalled: bool,
     /// The sink waits for room or for the last frame to be taken. Else taking a frame need not wake it.
     awaited: bool,
-    kept: Option<Kept>,
+    kept: Option<RetainedCopy>,
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ReplyState>,
     bound: usize,
     /// Both ends are polled by one task: neither has to wake the other.
     inline: bool,
@@ -109,7 +109,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReplyState> {
         // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +132,7 @@ pub fn inline_reply() -> (Sink, Reply) {
 
 fn ends(bound: usize, inline: bool) -> (Sink, Reply) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State {
+        state: Mutex::new(ReplyState {
             head: None,
             waiting: Waiting::default(),
             end: End::Open,
@@ -164,7 +164,7 @@ pub struct Sink {
 impl Sink {
     /// Keep a copy of all frames, up to `bound` bytes; past that nothing is kept.
     pub fn keep(&mut self, bound: usize) {
-        self.shared.lock().kept = Some(Kept {
+        self.shared.lock().kept = Some(RetainedCopy {
             text: BytesMut::new(),
             bound,
         });
@@ -281,7 +281,7 @@ impl Sink {
         self.poll(cx, |state| state.waiting.len() < bound || state.left)
     }
 
-    fn poll(&self, cx: &mut Context<'_>, ready: impl FnOnce(&State) -> bool) -> Poll<()> {
+    fn poll(&self, cx: &mut Context<'_>, ready: impl FnOnce(&ReplyState) -> bool) -> Poll<()> {
         self.shared.sink.register(cx.waker());
         let mut state = self.shared.lock();
         if ready(&state) {
@@ -403,7 +403,7 @@ impl Reply {
         batch
     }
 
-    fn wake_sink(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_sink(&self, mut state: MutexGuard<'_, ReplyState>) {
         if std::mem::take(&mut state.awaited) {
             drop(state);
             self.0.sink.wake();
