@@ -10,11 +10,11 @@
 
 use super::counts::Count;
 use super::report::{Meaning, Within};
-use super::settle::{Part, Rules};
+use super::settle::{Inclusion, Rules};
 
 pub(super) const RULES: Rules = Rules {
-    cache: Part::Beside,
-    reasoning: Part::Inside,
+    cache: Inclusion::Beside,
+    reasoning: Inclusion::Inside,
     unexplained_total_is_reasoning: false,
 };
 

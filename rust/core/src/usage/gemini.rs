@@ -3,11 +3,11 @@
 
 use super::counts::Count;
 use super::report::{Meaning, Within};
-use super::settle::{Part, Rules};
+use super::settle::{Inclusion, Rules};
 
 pub(super) const RULES: Rules = Rules {
-    cache: Part::Inside,
-    reasoning: Part::BesideUnlessTotalSaysInside,
+    cache: Inclusion::Inside,
+    reasoning: Inclusion::BesideUnlessTotalSaysInside,
     unexplained_total_is_reasoning: true,
 };
 

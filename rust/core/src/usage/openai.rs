@@ -3,11 +3,11 @@
 
 use super::counts::Count;
 use super::report::{Meaning, Within};
-use super::settle::{Part, Rules};
+use super::settle::{Inclusion, Rules};
 
 pub(super) const RULES: Rules = Rules {
-    cache: Part::Inside,
-    reasoning: Part::Inside,
+    cache: Inclusion::Inside,
+    reasoning: Inclusion::Inside,
     unexplained_total_is_reasoning: false,
 };
 

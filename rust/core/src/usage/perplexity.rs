@@ -2,11 +2,11 @@
 //! `total_tokens` (`agno-agi/agno#6058`; the numbers of sonar-deep-research).
 
 use super::report::{Meaning, Within};
-use super::settle::{Part, Rules};
+use super::settle::{Inclusion, Rules};
 
 pub(super) const RULES: Rules = Rules {
-    cache: Part::Inside,
-    reasoning: Part::Beside,
+    cache: Inclusion::Inside,
+    reasoning: Inclusion::Beside,
     unexplained_total_is_reasoning: false,
 };
 

@@ -5,7 +5,7 @@ use super::{Dialect, Usage};
 
 /// Where a part is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Inclusion {
     /// In its whole.
     Inside,
     /// In addition to it.
@@ -18,9 +18,9 @@ pub(super) enum Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Anthropic's cache counts, to the input.
-    pub(super) cache: Part,
+    pub(super) cache: Inclusion,
     /// Reasoning, to the output.
-    pub(super) reasoning: Part,
+    pub(super) reasoning: Inclusion,
     /// What the total has beyond input and output is reasoning that is named nowhere.
     pub(super) unexplained_total_is_reasoning: bool,
 }
@@ -134,7 +134,7 @@ fn cache_is_beside(
         return true;
     }
     match dialect.map(|dialect| dialect.rules().cache) {
-        Some(Part::Inside) => return false,
+        Some(Inclusion::Inside) => return false,
         Some(_) => return true,
         None => {}
     }
@@ -159,14 +159,14 @@ fn reasoning_is_beside(
     }
     let sum = input.unwrap_or(0).saturating_add(output.unwrap_or(0));
     let total_says = match total {
-        Some(total) if total == sum => Some(Part::Inside),
-        Some(total) if total == sum.saturating_add(reasoning) => Some(Part::Beside),
+        Some(total) if total == sum => Some(Inclusion::Inside),
+        Some(total) if total == sum.saturating_add(reasoning) => Some(Inclusion::Beside),
         _ => None,
     };
     match (dialect.map(|dialect| dialect.rules().reasoning), total_says) {
-        (Some(Part::Beside), _) => true,
-        (_, Some(said)) => said == Part::Beside,
-        (Some(Part::BesideUnlessTotalSaysInside), None) => true,
-        (Some(Part::Inside) | None, None) => false,
+        (Some(Inclusion::Beside), _) => true,
+        (_, Some(said)) => said == Inclusion::Beside,
+        (Some(Inclusion::BesideUnlessTotalSaysInside), None) => true,
+        (Some(Inclusion::Inside) | None, None) => false,
     }
 }

@@ -2,11 +2,11 @@
 //! Its Responses interface counts reasoning inside `output_tokens`; the total tells the two apart.
 
 use super::report::{Meaning, Within};
-use super::settle::{Part, Rules};
+use super::settle::{Inclusion, Rules};
 
 pub(super) const RULES: Rules = Rules {
-    cache: Part::Inside,
-    reasoning: Part::BesideUnlessTotalSaysInside,
+    cache: Inclusion::Inside,
+    reasoning: Inclusion::BesideUnlessTotalSaysInside,
     unexplained_total_is_reasoning: false,
 };
 
