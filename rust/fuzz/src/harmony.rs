@@ -7,12 +7,12 @@ use super::Cut;
 
 /// Pieces of one kind behind each other, put together.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct Output {
     /// What each says, but for its text, and its text.
     pieces: Vec<(String, Vec<u8>)>,
 }
 
-impl Said {
+impl Output {
     fn add(&mut self, piece: Piece<'_>) {
         let (kind, text): (String, Spelled<'_>) = match piece {
             Piece::Reasoning(Reasoning::Text(text)) => ("thinks".into(), text),
@@ -40,10 +40,10 @@ impl Said {
     }
 }
 
-fn decode(reads: &[bytes::Bytes]) -> (Said, usize) {
+fn decode(reads: &[bytes::Bytes]) -> (Output, usize) {
     let mut speller = Speller::default();
     let mut decoder = Decoder::default();
-    let mut said = Said::default();
+    let mut said = Output::default();
     let mut spelled = Vec::new();
     let mut taken = 0;
     for read in reads {

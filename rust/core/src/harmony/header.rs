@@ -33,14 +33,14 @@ pub(super) enum Kind {
 pub(super) struct Header {
     /// As it came, tokens included.
     raw: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<HeaderPart>,
     /// It stands inside a message that was not ended: it may yet be text that only looks like one.
     pub(super) inside: Option<(Kind, bool)>,
 }
 
 /// What stands between two tokens.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct HeaderPart {
     /// The token before it; None: there is none yet.
     marker: Option<Marker>,
     /// Where that token begins.
@@ -78,7 +78,7 @@ impl Header {
     pub(super) fn mark(&mut self, marker: Marker, token: &[u8]) {
         let start = self.raw.len();
         self.raw.extend_from_slice(token);
-        self.parts.push(Part {
+        self.parts.push(HeaderPart {
             marker: Some(marker),
             token: start,
             text: self.raw.len(),
@@ -93,7 +93,7 @@ impl Header {
     /// Takes in text, as much of it as can be of a header.
     pub(super) fn push(&mut self, text: &[u8]) -> Taken {
         if self.parts.is_empty() {
-            self.parts.push(Part {
+            self.parts.push(HeaderPart {
                 marker: None,
                 token: 0,
                 text: 0,

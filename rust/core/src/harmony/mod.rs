@@ -55,7 +55,7 @@ pub use spelling::Speller;
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
-    state: State,
+    state: DecoderState,
     /// What may be the beginning of a token.
     held: Vec<u8>,
     calls: u64,
@@ -64,7 +64,7 @@ pub struct Decoder {
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     /// Before a message, or in its header.
     Header(Header),
     /// In a message, of which something was said or not.
@@ -74,7 +74,7 @@ enum State {
 impl Default for Decoder {
     fn default() -> Self {
         Decoder {
-            state: State::Header(Header::default()),
+            state: DecoderState::Header(Header::default()),
             held: Vec::new(),
             calls: 0,
             is_first: true,
@@ -140,11 +140,11 @@ impl Decoder {
             return;
         }
         match &mut self.state {
-            State::Body(kind, said) => {
+            DecoderState::Body(kind, said) => {
                 say(kind, text, self.calls, out);
                 *said = true;
             }
-            State::Header(header) => {
+            DecoderState::Header(header) => {
                 if let Taken::Spoilt(taken) = header.push(text) {
                     self.give_up(out);
                     self.text(text.get(taken..).unwrap_or_default(), out);
@@ -155,18 +155,18 @@ impl Decoder {
 
     fn mark(&mut self, marker: Marker, token: &[u8], out: &mut dyn FnMut(Piece<'_>)) {
         let header = match &mut self.state {
-            State::Body(kind, said) => {
+            DecoderState::Body(kind, said) => {
                 match marker {
                     Marker::End | Marker::Call | Marker::Return => self.end(false, out),
                     Marker::Message | Marker::Constrain => self.text(token, out),
                     Marker::Start | Marker::Channel => {
                         let inside = Some((kind.clone(), *said));
-                        self.state = State::Header(Header::begun(marker, token, inside));
+                        self.state = DecoderState::Header(Header::begun(marker, token, inside));
                     }
                 }
                 return;
             }
-            State::Header(header) => header,
+            DecoderState::Header(header) => header,
         };
         let joins = matches!(marker, Marker::Channel | Marker::Constrain);
         if !header.is_possible(true) || joins && !header.has_room(token) {
@@ -183,24 +183,24 @@ impl Decoder {
             Marker::End | Marker::Call | Marker::Return => self.end(false, out),
             Marker::Start => {
                 self.end(false, out);
-                self.state = State::Header(Header::begun(marker, token, None));
+                self.state = DecoderState::Header(Header::begun(marker, token, None));
             }
         }
     }
 
     /// What was taken for a header is none: it is text.
     fn give_up(&mut self, out: &mut dyn FnMut(Piece<'_>)) {
-        let State::Header(header) = &mut self.state else {
+        let DecoderState::Header(header) = &mut self.state else {
             return;
         };
         let header = std::mem::take(header);
         let text = match (&header.inside, header.is_unmarked()) {
             (Some((kind, said)), _) => {
-                self.state = State::Body(kind.clone(), *said);
+                self.state = DecoderState::Body(kind.clone(), *said);
                 header.raw()
             }
             (None, true) => {
-                self.state = State::Body(Kind::Text(None), false);
+                self.state = DecoderState::Body(Kind::Text(None), false);
                 header.raw()
             }
             (None, false) => {
@@ -224,12 +224,12 @@ impl Decoder {
             self.calls += 1;
             said = true;
         }
-        self.state = State::Body(kind, said);
+        self.state = DecoderState::Body(kind, said);
     }
 
     /// The message ends that a header stands inside of.
     fn close_inside(&mut self, out: &mut dyn FnMut(Piece<'_>)) {
-        if let State::Header(header) = &mut self.state
+        if let DecoderState::Header(header) = &mut self.state
             && let Some((_, true)) = header.inside.take()
         {
             out(Piece::Break);
@@ -238,7 +238,7 @@ impl Decoder {
 
     /// What is open ends, a header without a message too. White space by itself is a message only where `keeps_space`.
     fn end(&mut self, keeps_space: bool, out: &mut dyn FnMut(Piece<'_>)) {
-        if let State::Header(header) = &mut self.state {
+        if let DecoderState::Header(header) = &mut self.state {
             let header = std::mem::take(header);
             if let Some((_, true)) = header.inside {
                 self.is_first = false;
@@ -253,17 +253,17 @@ impl Decoder {
             // Half a header of a call is no call.
             let is_broken = matches!(kind, Kind::Call { .. }) && !rest.starts_with(b"{");
             if rest.is_empty() || is_space || is_broken {
-                self.state = State::Header(Header::default());
+                self.state = DecoderState::Header(Header::default());
                 return;
             }
             self.begin(kind, out);
             self.text(rest, out);
         }
-        if let State::Body(_, true) = self.state {
+        if let DecoderState::Body(_, true) = self.state {
             out(Piece::Break);
         }
         self.is_first = false;
-        self.state = State::Header(Header::default());
+        self.state = DecoderState::Header(Header::default());
     }
 }
 

@@ -5,16 +5,16 @@ use proptest::prelude::*;
 
 /// What a piece says, those of the same kind put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum Output {
     Thinks(String),
     Says(Option<Phase>, String),
     Calls(u64, String, bool, String),
     Break,
 }
 
-use Said::{Break, Calls, Says, Thinks};
+use Output::{Break, Calls, Says, Thinks};
 
-fn add(said: &mut Vec<Said>, piece: Piece<'_>) {
+fn add(said: &mut Vec<Output>, piece: Piece<'_>) {
     // A part may end in the middle of a character: bytes stand in for characters until all is there.
     let text = |text: &[u8]| text.iter().copied().map(char::from).collect::<String>();
     match (piece, said.last_mut()) {
@@ -44,7 +44,7 @@ fn add(said: &mut Vec<Said>, piece: Piece<'_>) {
     }
 }
 
-fn decoded<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Said> {
+fn decoded<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Output> {
     let mut decoder = Decoder::default();
     let mut said = Vec::new();
     for part in parts {
@@ -61,7 +61,7 @@ fn decoded<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Said> {
 }
 
 /// `text` in one part, and byte by byte: both must give the same.
-fn said(text: &str) -> Vec<Said> {
+fn said(text: &str) -> Vec<Output> {
     let mut spelled = Vec::new();
     string::spell(text, &mut spelled);
     let whole = decoded([&spelled[..]]);
@@ -69,15 +69,15 @@ fn said(text: &str) -> Vec<Said> {
     whole
 }
 
-fn final_answer(text: &str) -> Said {
+fn final_answer(text: &str) -> Output {
     Says(Some(Phase::FinalAnswer), text.into())
 }
 
-fn commentary(text: &str) -> Said {
+fn commentary(text: &str) -> Output {
     Says(Some(Phase::Commentary), text.into())
 }
 
-fn call(index: u64, name: &str, arguments: &str) -> Said {
+fn call(index: u64, name: &str, arguments: &str) -> Output {
     Calls(index, name.into(), false, arguments.into())
 }
 
@@ -248,7 +248,7 @@ fn text_without_tokens_is_text() {
     ] {
         assert_eq!(said(text), [Says(None, text.into()), Break], "{text:?}");
         let ended = format!("{text}<|return|>");
-        let expected: &[Said] = if text == " " {
+        let expected: &[Output] = if text == " " {
             &[]
         } else {
             &[Says(None, text.into()), Break]

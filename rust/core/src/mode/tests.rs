@@ -2,9 +2,9 @@ use super::*;
 use proptest::prelude::*;
 
 /// What was told, and all of the body in order.
-type Told = Result<(Option<Mode>, Vec<u8>), Foreign>;
+type Detected = Result<(Option<Mode>, Vec<u8>), Foreign>;
 
-fn told<'a>(declared_stream: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Told {
+fn told<'a>(declared_stream: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Detected {
     let mut detector = ModeDetector::new(declared_stream);
     let mut reads = reads.into_iter();
     for read in reads.by_ref() {
