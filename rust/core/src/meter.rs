@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::json::cursor::Cursor;
-use crate::json::documents::{Documents, Part};
+use crate::json::documents::{Documents, BodyPart};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
@@ -28,13 +28,13 @@ use crate::usage::{Dialect, Usage};
 pub struct UsageMeter {
     dialect: Option<Dialect>,
     limits: Limits,
-    state: State,
+    state: MeterState,
     /// Bytes of the reply in front of those that the pipeline was given.
     skipped: u64,
     out: Vec<Bytes>,
 }
 
-enum State {
+enum MeterState {
     Scouting(Box<Scout>),
     Reading(Box<Pipeline>),
     /// The body is no reply, so it has no usage.
@@ -48,7 +48,7 @@ impl UsageMeter {
         UsageMeter {
             dialect,
             limits,
-            state: State::Scouting(Box::new(Scout::new(&limits))),
+            state: MeterState::Scouting(Box::new(Scout::new(&limits))),
             skipped: 0,
             out: Vec::new(),
         }
@@ -60,20 +60,20 @@ impl UsageMeter {
     /// An event or document larger than the limits.
     pub fn feed(&mut self, input: Bytes) -> Result<(), Error> {
         match &mut self.state {
-            State::Reading(pipeline) => {
+            MeterState::Reading(pipeline) => {
                 self.out.clear();
                 let fed = pipeline.feed(input, &mut Unpriced, &mut self.out);
                 self.placed(fed)
             }
-            State::Scouting(scout) => match scout.feed(input)? {
+            MeterState::Scouting(scout) => match scout.feed(input)? {
                 Scouted::Found(found) => self.read(found),
                 Scouted::Foreign => {
-                    self.state = State::Foreign;
+                    self.state = MeterState::Foreign;
                     Ok(())
                 }
                 Scouted::Undecided => Ok(()),
             },
-            State::Foreign => Ok(()),
+            MeterState::Foreign => Ok(()),
         }
     }
 
@@ -82,13 +82,13 @@ impl UsageMeter {
     /// # Errors
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self) -> Result<(), Error> {
-        if let State::Scouting(scout) = &mut self.state {
+        if let MeterState::Scouting(scout) = &mut self.state {
             match scout.finish() {
                 Some(found) => self.read(found)?,
-                None => self.state = State::Foreign,
+                None => self.state = MeterState::Foreign,
             }
         }
-        let State::Reading(pipeline) = &mut self.state else {
+        let MeterState::Reading(pipeline) = &mut self.state else {
             return Ok(());
         };
         self.out.clear();
@@ -105,8 +105,8 @@ impl UsageMeter {
     #[must_use]
     pub fn usage(&self) -> Option<&Usage> {
         match &self.state {
-            State::Reading(pipeline) => pipeline.facts().usage.as_ref(),
-            State::Scouting(_) | State::Foreign => None,
+            MeterState::Reading(pipeline) => pipeline.facts().usage.as_ref(),
+            MeterState::Scouting(_) | MeterState::Foreign => None,
         }
     }
 
@@ -119,7 +119,7 @@ impl UsageMeter {
         let mut pipeline = Pipeline::new(plan);
         self.out.clear();
         let fed = pipeline.feed(found.held.into(), &mut Unpriced, &mut self.out);
-        self.state = State::Reading(Box::new(pipeline));
+        self.state = MeterState::Reading(Box::new(pipeline));
         self.skipped = found.skipped;
         self.placed(fed)
     }
@@ -158,7 +158,7 @@ struct Scout {
 enum Body {
     Undecided(ModeDetector),
     Stream(Splitter, Batch),
-    Documents(Documents, Vec<Part>),
+    Documents(Documents, Vec<BodyPart>),
 }
 
 impl Scout {
@@ -199,8 +199,8 @@ impl Scout {
                 parts.clear();
                 let fed = documents.feed(input, parts);
                 let api = parts.iter().find_map(|part| match part {
-                    Part::Document(document) => api_of(document, &self.limits),
-                    Part::Space(_) => None,
+                    BodyPart::Document(document) => api_of(document, &self.limits),
+                    BodyPart::Space(_) => None,
                 });
                 (fed, api, documents.held(), DOCUMENTS_MARK)
             }
@@ -323,7 +323,7 @@ mod tests {
                 let mut meter = UsageMeter::new(None, Limits::default());
                 for part in nothing.repeat(100).as_bytes().chunks(size) {
                     meter.feed(Bytes::copy_from_slice(part)).unwrap();
-                    if let State::Scouting(scout) = &meter.state {
+                    if let MeterState::Scouting(scout) = &meter.state {
                         assert!(scout.held.len() < 64, "{}", scout.held.len());
                     }
                 }

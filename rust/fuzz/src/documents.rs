@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sluicegate_core::error::Error;
-use sluicegate_core::json::documents::{Documents, Part};
+use sluicegate_core::json::documents::{BodyPart, Documents};
 use sluicegate_core::limits::Limits;
 
 use super::Cut;
@@ -24,7 +24,7 @@ fn split(reads: &[Bytes], limits: &Limits) -> Outcome {
     }
     for part in parts {
         outcome.bytes.extend_from_slice(part.bytes());
-        if let Part::Document(document) = part {
+        if let BodyPart::Document(document) = part {
             outcome.documents.push(document);
         }
     }

@@ -12,19 +12,19 @@ const BOM: &[u8; 3] = b"\xEF\xBB\xBF";
 
 /// A part of a body. All parts in their order are the body, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum BodyPart {
     /// A whole document: an object, an array or a string, or a run of other bytes up to white space or the next of those.
     Document(Bytes),
     /// White space before, between or behind documents, or a byte-order mark. Where it is cut depends on the reads.
     Space(Bytes),
 }
 
-impl Part {
+impl BodyPart {
     /// The part's bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         match self {
-            Part::Document(bytes) | Part::Space(bytes) => bytes,
+            BodyPart::Document(bytes) | BodyPart::Space(bytes) => bytes,
         }
     }
 }
@@ -40,9 +40,9 @@ impl Part {
 /// let mut parts = Vec::new();
 /// documents.feed(Bytes::from_static(b"{\"a\":\"}\"}\n{\"b\""), &mut parts).unwrap();
 /// documents.feed(Bytes::from_static(b":[]}"), &mut parts).unwrap();
-/// assert_eq!(parts[0], Part::Document(Bytes::from_static(b"{\"a\":\"}\"}")));
-/// assert_eq!(parts[1], Part::Space(Bytes::from_static(b"\n")));
-/// assert_eq!(parts[2], Part::Document(Bytes::from_static(b"{\"b\":[]}")));
+/// assert_eq!(parts[0], BodyPart::Document(Bytes::from_static(b"{\"a\":\"}\"}")));
+/// assert_eq!(parts[1], BodyPart::Space(Bytes::from_static(b"\n")));
+/// assert_eq!(parts[2], BodyPart::Document(Bytes::from_static(b"{\"b\":[]}")));
 /// assert_eq!(documents.finish(), None);
 /// ```
 ///
@@ -91,7 +91,7 @@ impl Documents {
     ///
     /// # Errors
     /// [`ErrorKind::DocumentTooLarge`], at the offset of the first byte too many. What came before that document is in `parts`.
-    pub fn feed(&mut self, mut input: Bytes, parts: &mut Vec<Part>) -> Result<(), Error> {
+    pub fn feed(&mut self, mut input: Bytes, parts: &mut Vec<BodyPart>) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -100,7 +100,7 @@ impl Documents {
                 let space = super::scan::skip_space(&input, 0);
                 if space > 0 {
                     self.offset += space as u64;
-                    parts.push(Part::Space(input.split_to(space)));
+                    parts.push(BodyPart::Space(input.split_to(space)));
                     continue;
                 }
             }
@@ -120,9 +120,9 @@ impl Documents {
             };
             self.offset += document.len() as u64;
             parts.push(if *document == *BOM {
-                Part::Space(document)
+                BodyPart::Space(document)
             } else {
-                Part::Document(document)
+                BodyPart::Document(document)
             });
         }
         Ok(())

@@ -422,12 +422,12 @@ pub struct Members<'a> {
     text: &'a [u8],
     at: usize,
     max_depth: usize,
-    state: State,
+    state: MembersState,
     document: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum MembersState {
     First,
     Later,
     Ended,
@@ -455,7 +455,7 @@ impl<'a> Members<'a> {
                 at: start + 1,
                 // The object itself is one of the open containers.
                 max_depth: max_depth - 1,
-                state: State::First,
+                state: MembersState::First,
                 document: false,
             }),
             Some(b'{') => fault(Problem::TooDeep, start),
@@ -475,7 +475,7 @@ impl<'a> Members<'a> {
         let mut at = skip_space(text, self.at);
         match (text.get(at), self.state) {
             (Some(b'}'), _) => {
-                self.state = State::Ended;
+                self.state = MembersState::Ended;
                 self.at = at + 1;
                 if self.document {
                     let rest = skip_space(text, at + 1);
@@ -486,8 +486,8 @@ impl<'a> Members<'a> {
                 }
                 return Ok(None);
             }
-            (Some(b','), State::Later) => at = skip_space(text, at + 1),
-            (Some(_), State::Later) => return fault(Problem::UnexpectedByte, at),
+            (Some(b','), MembersState::Later) => at = skip_space(text, at + 1),
+            (Some(_), MembersState::Later) => return fault(Problem::UnexpectedByte, at),
             (Some(_), _) => {}
             (None, _) => return fault(Problem::UnexpectedEnd, at),
         }
@@ -504,7 +504,7 @@ impl<'a> Members<'a> {
         };
         let value = value(text, colon, self.max_depth)?;
         self.at = value.end;
-        self.state = State::Later;
+        self.state = MembersState::Later;
         Ok(Some(Member { key, value }))
     }
 }
@@ -513,12 +513,12 @@ impl Iterator for Members<'_> {
     type Item = Result<Member, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Ended {
+        if self.state == MembersState::Ended {
             return None;
         }
         let step = self.advance().transpose();
         if matches!(step, Some(Err(_))) {
-            self.state = State::Ended;
+            self.state = MembersState::Ended;
         }
         step
     }
@@ -529,7 +529,7 @@ pub struct Elements<'a> {
     text: &'a [u8],
     at: usize,
     max_depth: usize,
-    state: State,
+    state: MembersState,
 }
 
 impl<'a> Elements<'a> {
@@ -543,7 +543,7 @@ impl<'a> Elements<'a> {
                 text,
                 at: start + 1,
                 max_depth: max_depth - 1,
-                state: State::First,
+                state: MembersState::First,
             }),
             Some(b'[') => fault(Problem::TooDeep, start),
             Some(_) => fault(Problem::UnexpectedByte, start),
@@ -555,18 +555,18 @@ impl<'a> Elements<'a> {
         let mut at = skip_space(self.text, self.at);
         match (self.text.get(at), self.state) {
             (Some(b']'), _) => {
-                self.state = State::Ended;
+                self.state = MembersState::Ended;
                 self.at = at + 1;
                 return Ok(None);
             }
-            (Some(b','), State::Later) => at += 1,
-            (Some(_), State::Later) => return fault(Problem::UnexpectedByte, at),
+            (Some(b','), MembersState::Later) => at += 1,
+            (Some(_), MembersState::Later) => return fault(Problem::UnexpectedByte, at),
             (Some(_), _) => {}
             (None, _) => return fault(Problem::UnexpectedEnd, at),
         }
         let value = value(self.text, at, self.max_depth)?;
         self.at = value.end;
-        self.state = State::Later;
+        self.state = MembersState::Later;
         Ok(Some(value))
     }
 }
@@ -575,12 +575,12 @@ impl Iterator for Elements<'_> {
     type Item = Result<Value, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Ended {
+        if self.state == MembersState::Ended {
             return None;
         }
         let step = self.advance().transpose();
         if matches!(step, Some(Err(_))) {
-            self.state = State::Ended;
+            self.state = MembersState::Ended;
         }
         step
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::chat::fold::ChatFold;
 use crate::chat::unfold::{Unfold, unfold_chat};
 use crate::error::{Error, ErrorKind};
-use crate::json::documents::{Documents, Part};
+use crate::json::documents::{Documents, BodyPart};
 use crate::limits::Limits;
 use crate::sse::event::RawEvent;
 use crate::sse::splitter::{Batch, Splitter};
@@ -104,7 +104,7 @@ impl Folding {
 /// The upstream sends a whole completion, the client wants a stream.
 pub(super) struct Unfolding {
     documents: Documents,
-    parts: Vec<Part>,
+    parts: Vec<BodyPart>,
     /// The way of the made stream to the client.
     shown: Option<(Reply, Stream)>,
     /// A completion was unfolded, and its stream ended.
@@ -131,7 +131,7 @@ impl Unfolding {
     ) -> Result<(), Error> {
         let fed = self.documents.feed(input, &mut self.parts);
         for part in std::mem::take(&mut self.parts) {
-            if let Part::Document(document) = part {
+            if let BodyPart::Document(document) = part {
                 self.pass(&document, reply, plan, pricer, out)?;
             }
         }

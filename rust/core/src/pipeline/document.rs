@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::json::documents::{Documents, Part};
+use crate::json::documents::{Documents, BodyPart};
 use crate::limits::Limits;
 
 use super::Pricer;
@@ -11,7 +11,7 @@ use super::reply::{Reply, Source, Verdict};
 
 pub(super) struct Replies {
     documents: Documents,
-    parts: Vec<Part>,
+    parts: Vec<BodyPart>,
 }
 
 impl Replies {
@@ -50,15 +50,15 @@ impl Replies {
             reply.facts.terminal = false;
             out.push(rest);
         } else {
-            pass(Part::Document(rest), reply, pricer, out);
+            pass(BodyPart::Document(rest), reply, pricer, out);
         }
     }
 }
 
-fn pass(part: Part, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<Bytes>) {
+fn pass(part: BodyPart, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<Bytes>) {
     let document = match part {
-        Part::Space(space) => return out.push(space),
-        Part::Document(document) => document,
+        BodyPart::Space(space) => return out.push(space),
+        BodyPart::Document(document) => document,
     };
     reply.facts.events += 1;
     match reply.read(&document, Source::Document, pricer) {

@@ -11,7 +11,7 @@ use crate::chat::unfold::{Unfold, unfold_chat};
 use crate::chat::writing::{ChatWriter, Written};
 use crate::error::{Error, ErrorKind};
 use crate::harmony::HarmonyChunks;
-use crate::json::documents::{Documents, Part};
+use crate::json::documents::{Documents, BodyPart};
 use crate::limits::Limits;
 use crate::output::chat_chunks::ChatChunks;
 use crate::output::{Ending, Failure, Reader, Spent, Writer};
@@ -49,7 +49,7 @@ pub(super) struct Translation {
 enum Form {
     Unknown,
     Events(Box<EventSource>),
-    Documents(Documents, Vec<Part>),
+    Documents(Documents, Vec<BodyPart>),
 }
 
 struct EventSource {
@@ -166,7 +166,7 @@ impl Translation {
             Form::Documents(mut documents, mut parts) => {
                 let mut fed = documents.feed(input, &mut parts);
                 for part in parts.drain(..) {
-                    if let Part::Document(document) = part
+                    if let BodyPart::Document(document) = part
                         && fed.is_ok()
                     {
                         fed = self.read_document(&document, reply, pricer, &mut shown);

@@ -60,13 +60,13 @@ pub struct Splitter {
     pending: Vec<u8>,
     /// Bytes handed out: where `pending` begins in the stream.
     offset: u64,
-    state: State,
+    state: SplitterState,
     line_end: LineEnd,
     max_event: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum SplitterState {
     /// Nothing but a part of a byte-order mark has come.
     Start,
     Running,
@@ -83,7 +83,7 @@ impl Splitter {
         Splitter {
             pending: Vec::new(),
             offset: 0,
-            state: State::Start,
+            state: SplitterState::Start,
             line_end: LineEnd::Lf,
             max_event: limits.max_event,
         }
@@ -95,14 +95,14 @@ impl Splitter {
     /// [`ErrorKind::EventTooLarge`], at the offset of the first byte too many. The events before it are in `batch`.
     pub fn feed(&mut self, mut input: Bytes, batch: &mut Batch) -> Result<(), Error> {
         *batch = Batch::default();
-        if let State::Failed(error) = self.state {
+        if let SplitterState::Failed(error) = self.state {
             return Err(error);
         }
-        if self.state == State::Start && !self.pass_bom(&mut input, batch) {
+        if self.state == SplitterState::Start && !self.pass_bom(&mut input, batch) {
             return Ok(());
         }
-        if self.state == State::AfterCr && !input.is_empty() {
-            self.state = State::Running;
+        if self.state == SplitterState::AfterCr && !input.is_empty() {
+            self.state = SplitterState::Running;
             if input.first() == Some(&LF) {
                 self.line_end = LineEnd::CrLf;
                 batch.late_lf = self.hand_out(&mut input, 1);
@@ -179,7 +179,7 @@ impl Splitter {
             self.pending.extend_from_slice(input);
             return false;
         }
-        self.state = State::Running;
+        self.state = SplitterState::Running;
         true
     }
 
@@ -210,7 +210,7 @@ impl Splitter {
             self.offset + self.max_event as u64,
         );
         self.pending = Vec::new();
-        self.state = State::Failed(error);
+        self.state = SplitterState::Failed(error);
         Err(error)
     }
 
@@ -228,7 +228,7 @@ impl Splitter {
             [.., LF] => LineEnd::Lf,
             [.., CR] => {
                 if is_last_byte {
-                    self.state = State::AfterCr;
+                    self.state = SplitterState::AfterCr;
                 }
                 LineEnd::Cr
             }

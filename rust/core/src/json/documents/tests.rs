@@ -21,7 +21,7 @@ fn split<'a>(reads: impl IntoIterator<Item = &'a [u8]>, max_document: usize) -> 
             .feed(Bytes::copy_from_slice(read), &mut parts)
             .err();
     }
-    let is_document = |part: &&Part| matches!(part, Part::Document(_));
+    let is_document = |part: &&BodyPart| matches!(part, BodyPart::Document(_));
     Outcome {
         documents: parts
             .iter()
@@ -113,7 +113,7 @@ fn white_space_is_handed_out_at_once() {
     documents
         .feed(Bytes::from_static(b"\n\n"), &mut parts)
         .unwrap();
-    assert_eq!(parts, [Part::Space(Bytes::from_static(b"\n\n"))]);
+    assert_eq!(parts, [BodyPart::Space(Bytes::from_static(b"\n\n"))]);
 }
 
 #[test]
