@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::identity::{Identities, KnownCall, Said, is_repeated_by};
+use super::identity::{Identities, KnownCall, CallPiece, is_repeated_by};
 use super::member::{Field, fields, find};
 use super::merge::{Input, MEMBER_COST, Object, Slot};
 use super::rules::Level;
@@ -77,14 +77,14 @@ impl Calls {
     }
 }
 
-fn said<'a>(members: &[Field<'_>], text: &'a [u8]) -> Said<'a> {
+fn said<'a>(members: &[Field<'_>], text: &'a [u8]) -> CallPiece<'a> {
     let said = |value: Option<Value>| value.map_or(&[][..], |value| value.content(text));
     let is_object = |value: &Value| value.kind == Kind::Object;
     let function = find(members, "function")
         .filter(is_object)
         .or_else(|| find(members, "custom"));
     let inner = function.map_or_else(Vec::new, |function| fields(text, function));
-    Said {
+    CallPiece {
         index: find(members, "index").and_then(|index| index.as_u64(text)),
         id: said(find(members, "id")),
         name: said(find(&inner, "name")),

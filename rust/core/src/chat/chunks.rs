@@ -4,7 +4,7 @@ use super::member::{Field, compact, elements, fields, find, weight};
 use super::merge::write_key;
 use crate::error::{Error, ErrorKind};
 use crate::json::scan::{Kind, Value};
-use crate::output::members::Said;
+use crate::output::members::DeltaMember;
 
 /// A choice and what is needed for each of its chunks.
 pub(super) struct WholeChoice<'a> {
@@ -29,7 +29,7 @@ impl<'a> WholeChoice<'a> {
 
 /// In which of a choice's chunks a member of its message is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ChunkKind {
     /// The first chunk: the role, and what is `null` or empty.
     Role,
     Reasoning,
@@ -40,19 +40,19 @@ enum Part {
     ToolCalls,
 }
 
-impl Part {
+impl ChunkKind {
     fn of(text: &[u8], field: &Field<'_>) -> Self {
         if *field.key == *b"role" || weight(text, field.value) < 2 {
-            return Part::Role;
+            return ChunkKind::Role;
         }
-        match Said::of(&field.key) {
+        match DeltaMember::of(&field.key) {
             // One chunk for all of them: clients that know several take one and pass over the others in the same delta.
-            Some(Said::Reasoning(_) | Said::ReasoningParts) => Part::Reasoning,
-            Some(Said::Content) => Part::Content,
-            Some(Said::Refusal) => Part::Refusal,
-            Some(Said::FunctionCall) => Part::FunctionCall,
-            Some(Said::Calls) if field.value.kind == Kind::Array => Part::ToolCalls,
-            Some(Said::Calls | Said::Media) | None => Part::Other,
+            Some(DeltaMember::Reasoning(_) | DeltaMember::ReasoningParts) => ChunkKind::Reasoning,
+            Some(DeltaMember::Content) => ChunkKind::Content,
+            Some(DeltaMember::Refusal) => ChunkKind::Refusal,
+            Some(DeltaMember::FunctionCall) => ChunkKind::FunctionCall,
+            Some(DeltaMember::Calls) if field.value.kind == Kind::Array => ChunkKind::ToolCalls,
+            Some(DeltaMember::Calls | DeltaMember::Media) | None => ChunkKind::Other,
         }
     }
 }
@@ -100,19 +100,19 @@ impl Chunks<'_> {
         choice: &WholeChoice<'_>,
         rest: &[u8],
     ) -> Result<(), Error> {
-        let parts: Vec<Part> = choice
+        let parts: Vec<ChunkKind> = choice
             .message
             .iter()
-            .map(|field| Part::of(self.text, field))
+            .map(|field| ChunkKind::of(self.text, field))
             .collect();
         self.push_delta(choice, None, &self.first_delta(choice, &parts))?;
         let mut logprobs = choice.logprobs;
         for part in [
-            Part::Reasoning,
-            Part::Content,
-            Part::Refusal,
-            Part::Other,
-            Part::FunctionCall,
+            ChunkKind::Reasoning,
+            ChunkKind::Content,
+            ChunkKind::Refusal,
+            ChunkKind::Other,
+            ChunkKind::FunctionCall,
         ] {
             let mut delta = Vec::new();
             for (field, _) in choice
@@ -125,13 +125,13 @@ impl Chunks<'_> {
                 compact(field.value.bytes(self.text), &mut delta);
             }
             if !delta.is_empty() {
-                let is_spoken = matches!(part, Part::Content | Part::Refusal);
+                let is_spoken = matches!(part, ChunkKind::Content | ChunkKind::Refusal);
                 let logprobs = logprobs.take_if(|_| is_spoken);
                 self.push_delta(choice, logprobs, &delta)?;
             }
         }
         let calls = choice.message.iter().zip(&parts);
-        for (field, _) in calls.filter(|(_, part)| **part == Part::ToolCalls) {
+        for (field, _) in calls.filter(|(_, part)| **part == ChunkKind::ToolCalls) {
             let calls = elements(self.text, field.value).filter(|call| call.kind == Kind::Object);
             for (place, call) in calls.enumerate() {
                 let mut delta = b"\"tool_calls\":[".to_vec();
@@ -145,16 +145,16 @@ impl Chunks<'_> {
     }
 
     /// The role, what is `null` or empty, and the empty string that text begins with.
-    fn first_delta(&self, choice: &WholeChoice<'_>, parts: &[Part]) -> Vec<u8> {
+    fn first_delta(&self, choice: &WholeChoice<'_>, parts: &[ChunkKind]) -> Vec<u8> {
         let mut delta = Vec::new();
         if find(&choice.message, "role").is_none() {
             delta.extend_from_slice(b"\"role\":\"assistant\"");
         }
         for (field, part) in choice.message.iter().zip(parts) {
-            if *part == Part::Role {
+            if *part == ChunkKind::Role {
                 write_key(delta.is_empty(), &field.key, &mut delta);
                 compact(field.value.bytes(self.text), &mut delta);
-            } else if *part == Part::Content && field.value.kind == Kind::String {
+            } else if *part == ChunkKind::Content && field.value.kind == Kind::String {
                 write_key(delta.is_empty(), b"content", &mut delta);
                 delta.extend_from_slice(b"\"\"");
             }

@@ -30,7 +30,7 @@ pub(crate) trait KnownCall {
 
 /// What a piece says about the call that it belongs to. Empty: nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said<'a> {
+pub(crate) struct CallPiece<'a> {
     pub(crate) index: Option<u64>,
     pub(crate) id: &'a [u8],
     pub(crate) name: &'a [u8],
@@ -47,7 +47,7 @@ pub(crate) struct Identities {
 
 impl Identities {
     /// The call that a piece goes on with, as a place in `calls`; None if it begins one.
-    pub(crate) fn place<C: KnownCall>(&self, calls: &[C], piece: &Said<'_>) -> Option<usize> {
+    pub(crate) fn place<C: KnownCall>(&self, calls: &[C], piece: &CallPiece<'_>) -> Option<usize> {
         let at_index = piece.index.and_then(|i| self.by_index.get(&i).copied());
         if !piece.id.is_empty() {
             if let Some(&place) = self.by_id.get(piece.id) {
@@ -71,7 +71,7 @@ impl Identities {
     }
 
     /// Remembers that `piece` belongs to the call at `place`.
-    pub(crate) fn note(&mut self, piece: &Said<'_>, place: usize) {
+    pub(crate) fn note(&mut self, piece: &CallPiece<'_>, place: usize) {
         if let Some(index) = piece.index {
             self.by_index.insert(index, place);
         }
@@ -82,7 +82,7 @@ impl Identities {
 }
 
 /// Whether a piece without an id at this call's index begins another call.
-fn is_ended_by(call: &impl KnownCall, piece: &Said<'_>) -> bool {
+fn is_ended_by(call: &impl KnownCall, piece: &CallPiece<'_>) -> bool {
     if piece.name.is_empty() || call.arguments().is_empty() {
         return false;
     }
@@ -92,7 +92,7 @@ fn is_ended_by(call: &impl KnownCall, piece: &Said<'_>) -> bool {
 }
 
 /// Whether a piece of this call says the whole call again.
-pub(crate) fn is_repeated_by(call: &impl KnownCall, piece: &Said<'_>) -> bool {
+pub(crate) fn is_repeated_by(call: &impl KnownCall, piece: &CallPiece<'_>) -> bool {
     piece.name == call.name()
         && piece.arguments == call.arguments()
         && piece.arguments.starts_with(b"{")

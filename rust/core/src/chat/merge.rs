@@ -50,14 +50,14 @@ pub(super) enum Slot {
     /// An array's values, spelled with the commas between them.
     List(Vec<u8>),
     /// An array of typed parts.
-    Parts(Vec<Part>),
+    Parts(Vec<TypedPart>),
     /// An object.
     Object(Object),
 }
 
 /// One element of an array of typed parts.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum TypedPart {
     /// What is no object.
     Raw(Vec<u8>),
     /// An object that the parts of later chunks may go on with.
@@ -318,8 +318,8 @@ impl Slot {
                         out.push(b',');
                     }
                     match part {
-                        Part::Raw(raw) => out.extend_from_slice(raw),
-                        Part::Object(object) => object.write(out),
+                        TypedPart::Raw(raw) => out.extend_from_slice(raw),
+                        TypedPart::Object(object) => object.write(out),
                     }
                 }
                 out.push(b']');
@@ -348,18 +348,18 @@ fn join_name(held: &mut Vec<u8>, more: &[u8], input: &mut Input<'_>) {
 }
 
 /// `{"type":"text","text":…}`; `text` is already in the account.
-fn text_part(text: Vec<u8>) -> Part {
+fn text_part(text: Vec<u8>) -> TypedPart {
     let mut object = Object::default();
     object.set(b"type", Slot::Raw(b"\"text\"".to_vec()));
     object.set(b"text", Slot::Text(text));
-    Part::Object(object)
+    TypedPart::Object(object)
 }
 
-fn append_text_part(parts: &mut Vec<Part>, text: &[u8], input: &mut Input<'_>) {
+fn append_text_part(parts: &mut Vec<TypedPart>, text: &[u8], input: &mut Input<'_>) {
     if text.is_empty() {
         return;
     }
-    if let Some(Part::Object(last)) = parts.last_mut()
+    if let Some(TypedPart::Object(last)) = parts.last_mut()
         && last.text(b"type") == b"text"
         && let Some(Slot::Text(held)) = last.get_mut(b"text")
     {
@@ -370,13 +370,13 @@ fn append_text_part(parts: &mut Vec<Part>, text: &[u8], input: &mut Input<'_>) {
 }
 
 /// Appends the parts of `array`. Its first part may go on with the last one that is there; parts of one array are never merged.
-fn extend_parts(parts: &mut Vec<Part>, level: Level, array: Value, input: &mut Input<'_>) {
+fn extend_parts(parts: &mut Vec<TypedPart>, level: Level, array: Value, input: &mut Input<'_>) {
     for (i, value) in elements(input.text, array).enumerate() {
         if input.is_over() {
             return;
         }
         if i == 0
-            && let Some(Part::Object(last)) = parts.last_mut()
+            && let Some(TypedPart::Object(last)) = parts.last_mut()
             && goes_on(last, value, input.text)
         {
             last.merge(level, value, input);
@@ -386,9 +386,9 @@ fn extend_parts(parts: &mut Vec<Part>, level: Level, array: Value, input: &mut I
         parts.push(if value.kind == Kind::Object {
             let mut object = Object::default();
             object.merge(level, value, input);
-            Part::Object(object)
+            TypedPart::Object(object)
         } else {
-            Part::Raw(keep(value.bytes(input.text), input))
+            TypedPart::Raw(keep(value.bytes(input.text), input))
         });
     }
 }

@@ -5,7 +5,7 @@
 //! something is kept (`Join::Last`). That holds for unknown strings as well: most are labels that are repeated with each delta
 //! (Groq's `channel`), and a label appended to itself is worse than a text of which only the end is kept.
 
-use crate::output::members::Said;
+use crate::output::members::DeltaMember;
 
 /// Where in a chunk a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +74,13 @@ impl Level {
                 b"token_ids" => Join::List,
                 _ => Join::Last,
             },
-            Level::Message => match Said::of(key) {
-                Some(Said::Content) => Join::Content,
+            Level::Message => match DeltaMember::of(key) {
+                Some(DeltaMember::Content) => Join::Content,
                 // Of several names of one thing each is kept as it came.
-                Some(Said::Reasoning(_) | Said::Refusal) => Join::Text,
-                Some(Said::ReasoningParts) => Join::Parts,
-                Some(Said::FunctionCall) => Join::Object(Level::Function),
-                Some(Said::Media | Said::Calls) | None => match key {
+                Some(DeltaMember::Reasoning(_) | DeltaMember::Refusal) => Join::Text,
+                Some(DeltaMember::ReasoningParts) => Join::Parts,
+                Some(DeltaMember::FunctionCall) => Join::Object(Level::Function),
+                Some(DeltaMember::Media | DeltaMember::Calls) | None => match key {
                     b"role" => Join::First,
                     b"annotations" | b"images" | b"token_ids" => Join::List,
                     b"audio" => Join::Object(Level::Audio),

@@ -24,7 +24,7 @@ use crate::json::cursor::Cursor;
 use crate::json::scan::{Elements, Fault, Kind, MAX_DEPTH, Members, Value};
 use crate::json::string;
 
-use super::members::{REASONING, Said};
+use super::members::{REASONING, DeltaMember};
 use super::{Call, Head, Piece, Reader, Reasoning, Text};
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
@@ -212,15 +212,15 @@ impl Delta {
         key: Value,
     ) -> Result<(), Fault> {
         let key = string::plain(key.content(text));
-        let slot = match Said::of(&key) {
-            Some(Said::Content) => Some(&mut self.content),
-            Some(Said::Refusal) => Some(&mut self.refusal),
-            Some(Said::Calls) => Some(&mut self.calls),
-            Some(Said::FunctionCall) => Some(&mut self.function_call),
-            Some(Said::ReasoningParts) if *key == *b"reasoning_details" => Some(&mut self.details),
-            Some(Said::Reasoning(place)) => self.reasoning.get_mut(place),
+        let slot = match DeltaMember::of(&key) {
+            Some(DeltaMember::Content) => Some(&mut self.content),
+            Some(DeltaMember::Refusal) => Some(&mut self.refusal),
+            Some(DeltaMember::Calls) => Some(&mut self.calls),
+            Some(DeltaMember::FunctionCall) => Some(&mut self.function_call),
+            Some(DeltaMember::ReasoningParts) if *key == *b"reasoning_details" => Some(&mut self.details),
+            Some(DeltaMember::Reasoning(place)) => self.reasoning.get_mut(place),
             None if *key == *b"annotations" => Some(&mut self.annotations),
-            Some(Said::ReasoningParts | Said::Media) | None => None,
+            Some(DeltaMember::ReasoningParts | DeltaMember::Media) | None => None,
         };
         let value = cursor.skip()?;
         if let Some(slot) = slot {

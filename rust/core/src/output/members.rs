@@ -14,7 +14,7 @@ pub(crate) const REASONING: [&str; 5] = [
 
 /// What a member of a delta holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum DeltaMember {
     /// Text of the answer, a string or typed parts.
     Content,
     /// Reasoning as one string; its place in [`REASONING`].
@@ -31,20 +31,20 @@ pub(crate) enum Said {
     FunctionCall,
 }
 
-impl Said {
+impl DeltaMember {
     /// What the member `name` holds; None for one that is no output.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Option<Self> {
         Some(match name {
-            b"content" => Said::Content,
-            b"refusal" => Said::Refusal,
-            b"tool_calls" => Said::Calls,
-            b"function_call" => Said::FunctionCall,
-            b"reasoning_details" | b"thinking_blocks" => Said::ReasoningParts,
-            b"images" | b"audio" => Said::Media,
+            b"content" => DeltaMember::Content,
+            b"refusal" => DeltaMember::Refusal,
+            b"tool_calls" => DeltaMember::Calls,
+            b"function_call" => DeltaMember::FunctionCall,
+            b"reasoning_details" | b"thinking_blocks" => DeltaMember::ReasoningParts,
+            b"images" | b"audio" => DeltaMember::Media,
             _ => {
                 let place = REASONING.iter().position(|known| known.as_bytes() == name);
-                return place.map(Said::Reasoning);
+                return place.map(DeltaMember::Reasoning);
             }
         })
     }
@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn each_name_of_reasoning_has_its_place() {
         for (place, name) in REASONING.iter().enumerate() {
-            assert_eq!(Said::of(name.as_bytes()), Some(Said::Reasoning(place)));
+            assert_eq!(DeltaMember::of(name.as_bytes()), Some(DeltaMember::Reasoning(place)));
         }
-        assert_eq!(Said::of(b"role"), None);
+        assert_eq!(DeltaMember::of(b"role"), None);
     }
 }

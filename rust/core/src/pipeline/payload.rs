@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
-use crate::output::members::{Said, is_message_output};
+use crate::output::members::{DeltaMember, is_message_output};
 use crate::record;
 use crate::usage::{Count, Report, Within, counted};
 
@@ -225,8 +225,8 @@ impl Payload {
                 }
             };
         }
-        match Said::of(&name).filter(|_| api == Api::Chat) {
-            Some(Said::Calls) => {
+        match DeltaMember::of(&name).filter(|_| api == Api::Chat) {
+            Some(DeltaMember::Calls) => {
                 let calls = cursor.elements(|cursor| {
                     cursor
                         .members(|cursor, key| self.read_call_member(cursor, text, key))
@@ -234,7 +234,7 @@ impl Payload {
                 })?;
                 self.bears_output |= is_filled(calls, text);
             }
-            Some(Said::FunctionCall) => {
+            Some(DeltaMember::FunctionCall) => {
                 let call =
                     cursor.members(|cursor, key| self.read_function_member(cursor, text, key))?;
                 self.bears_output |= is_filled(call, text);

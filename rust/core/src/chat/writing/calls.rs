@@ -1,7 +1,7 @@
 //! Tool calls: which of them a piece belongs to, and the deltas that say so.
 
 use super::Chunks;
-use crate::chat::identity::{Identities, KnownCall, Said, is_repeated_by};
+use crate::chat::identity::{Identities, KnownCall, CallPiece, is_repeated_by};
 use crate::chat::member::compact;
 use crate::output::Call as Piece;
 
@@ -55,7 +55,7 @@ impl Calls {
 
     /// Takes in a part of a call.
     pub(super) fn push(&mut self, piece: &Piece<'_>, chunks: &mut Chunks, out: &mut Vec<u8>) {
-        let said = Said {
+        let said = CallPiece {
             index: piece.index,
             id: piece.id,
             name: piece.name,
