@@ -19,7 +19,7 @@
 
 pub(super) mod event;
 pub(super) mod items;
-mod said;
+mod text_so_far;
 
 use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind};
@@ -440,10 +440,10 @@ impl ResponseEvents {
             return;
         };
         let known = self.items.get(place).and_then(|item| item.parts.get(at));
-        let said = known.map(|part| part.said).unwrap_or_default();
-        if let Some(rest) = said.rest_of(whole) {
+        let so_far = known.map(|part| part.text).unwrap_or_default();
+        if let Some(rest) = so_far.rest_of(whole) {
             // They tell of the whole text.
-            let logprobs = logprobs.filter(|_| said.is_empty());
+            let logprobs = logprobs.filter(|_| so_far.is_empty());
             self.say(place, sort, index, rest, logprobs, give);
         }
     }
@@ -468,7 +468,7 @@ impl ResponseEvents {
             return;
         };
         if let Some(part) = item.parts.get_mut(at) {
-            part.said.push(text);
+            part.text.push(text);
         }
         let (class, call, phase) = (item.class, item.call, item.phase);
         self.turn_to(place, at, give);

@@ -4,7 +4,7 @@ use crate::json::node::Node;
 use crate::limits::MAX_ITEMS;
 use crate::output::Phase;
 
-use super::said::Said;
+use super::text_so_far::TextSoFar;
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +68,16 @@ impl Sort {
 }
 
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct KnownPart {
     pub(super) sort: Sort,
     pub(super) index: u64,
-    pub(super) said: Said,
+    pub(super) text: TextSoFar,
     /// Annotations that were given.
     pub(super) annotations: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct KnownItem {
     pub(super) class: Class,
     /// As it was announced.
     id: Box<[u8]>,
@@ -98,17 +98,17 @@ pub(super) struct Item {
     pub(super) sealed: bool,
     /// Of a message.
     pub(super) phase: Option<Phase>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<KnownPart>,
     /// Parts of its content and of its summary that were announced.
     announced_parts: [u64; 2],
     /// The part that was given last, as a place in `parts`.
     pub(super) open: Option<usize>,
 }
 
-impl Item {
+impl KnownItem {
     /// The part of this sort and index, as a place in `parts`.
     fn part(&self, sort: Sort, index: u64) -> Option<usize> {
-        let is_it = |part: &Part| part.sort == sort && part.index == index;
+        let is_it = |part: &KnownPart| part.sort == sort && part.index == index;
         self.parts.iter().rposition(is_it)
     }
 
@@ -161,7 +161,7 @@ impl<'a> Name<'a> {
 /// All items, in the order in which they were first heard of.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    items: Vec<Item>,
+    items: Vec<KnownItem>,
     calls: u64,
     /// Parts of all items.
     parts: usize,
@@ -169,11 +169,11 @@ pub(super) struct Items {
 }
 
 impl Items {
-    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Item> {
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut KnownItem> {
         self.items.get_mut(place)
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<&Item> {
+    pub(super) fn get(&self, place: usize) -> Option<&KnownItem> {
         self.items.get(place)
     }
 
@@ -198,10 +198,10 @@ impl Items {
             return None;
         }
         let parts = &mut self.items.get_mut(place)?.parts;
-        parts.push(Part {
+        parts.push(KnownPart {
             sort,
             index,
-            said: Said::default(),
+            text: TextSoFar::default(),
             annotations: 0,
         });
         self.parts += 1;
@@ -242,7 +242,7 @@ impl Items {
         class: Class,
         before: usize,
     ) -> usize {
-        let is_it = |item: &Item| item.class == class;
+        let is_it = |item: &KnownItem| item.class == class;
         let nth = |class: Class| {
             let of_class = self.items.iter().enumerate();
             let mut of_class = of_class.filter(|(_, item)| item.class == class);
@@ -271,7 +271,7 @@ impl Items {
     }
 
     fn by_id(&self, name: Name<'_>, class: Class) -> Option<usize> {
-        let is_it = |item: &Item| {
+        let is_it = |item: &KnownItem| {
             let same = |id: &[u8]| !name.id.is_empty() && id == name.id;
             let same_call = !name.call_id.is_empty() && *item.call_id == *name.call_id;
             item.class == class && (same(&item.id) || same(&item.latest_id) || same_call)
@@ -281,7 +281,7 @@ impl Items {
 
     fn by_output_index(&self, name: Name<'_>, class: Class) -> Option<usize> {
         let index = name.output_index?;
-        let is_it = |item: &Item| {
+        let is_it = |item: &KnownItem| {
             // Of two calls with ids of their own, neither is the other.
             let other = !name.call_id.is_empty()
                 && !item.call_id.is_empty()
@@ -312,7 +312,7 @@ impl Items {
         }
         let call = self.calls;
         self.calls += u64::from(matches!(class, Class::Call { .. }));
-        self.items.push(Item {
+        self.items.push(KnownItem {
             class,
             id: name.id.into(),
             latest_id: name.id.into(),

@@ -7,21 +7,21 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 /// The length and a hash of a text that came in pieces. Both count UTF-16 units: pieces may be spelled in another way than the whole is, and
 /// may be cut between the halves of a surrogate pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct TextSoFar {
     units: u64,
     hash: u64,
 }
 
-impl Default for Said {
+impl Default for TextSoFar {
     fn default() -> Self {
-        Said {
+        TextSoFar {
             units: 0,
             hash: BASIS,
         }
     }
 }
 
-impl Said {
+impl TextSoFar {
     pub(super) fn is_empty(self) -> bool {
         self.units == 0
     }
@@ -42,7 +42,7 @@ impl Said {
 
     /// What of `whole`, spelled, has not been said. None where it does not begin with what was.
     pub(super) fn rest_of(self, whole: &[u8]) -> Option<&[u8]> {
-        let mut so_far = Said::default();
+        let mut so_far = TextSoFar::default();
         let mut at = 0;
         while so_far.units < self.units {
             let (units, len) = letter(whole, at)?;
@@ -95,17 +95,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(pieces: &[&str]) -> Said {
-        let mut said = Said::default();
+    fn text_of(pieces: &[&str]) -> TextSoFar {
+        let mut text = TextSoFar::default();
         for piece in pieces {
-            said.push(piece.as_bytes());
+            text.push(piece.as_bytes());
         }
-        said
+        text
     }
 
     #[test]
-    fn spelling_does_not_matter() {
-        let so_far = said(&[r"a\u00e9\n", r"\ud83d", r"\ude00"]);
+    fn texts_are_compared_without_regard_to_their_escapes() {
+        let so_far = text_of(&[r"a\u00e9\n", r"\ud83d", r"\ude00"]);
         assert_eq!(
             so_far.rest_of("aé\\u000a😀 and".as_bytes()),
             Some(&b" and"[..])
@@ -113,22 +113,22 @@ mod tests {
         assert_eq!(so_far.rest_of("aé\\n😀".as_bytes()), Some(&b""[..]));
         assert_eq!(so_far.rest_of("aé\\n".as_bytes()), None);
         assert_eq!(so_far.rest_of("bé\\n😀".as_bytes()), None);
-        assert_eq!(said(&[r"\ud83d"]).rest_of("😀".as_bytes()), None);
-        assert_eq!(said(&[]).rest_of(b"x"), Some(&b"x"[..]));
-        assert_eq!(said(&["x"]).rest_of(b""), None);
+        assert_eq!(text_of(&[r"\ud83d"]).rest_of("😀".as_bytes()), None);
+        assert_eq!(text_of(&[]).rest_of(b"x"), Some(&b"x"[..]));
+        assert_eq!(text_of(&["x"]).rest_of(b""), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_left_is_what_was_not_said(said_part in "[a\"é😀\n]{0,8}", rest in "[a\"é😀\n]{0,8}") {
+        fn the_rest_of_a_text_is_what_follows_its_beginning(beginning in "[a\"é😀\n]{0,8}", rest in "[a\"é😀\n]{0,8}") {
             let spell = |text: &str| {
                 let mut spelled = Vec::new();
                 crate::json::string::spell(text, &mut spelled);
                 spelled
             };
-            let mut so_far = Said::default();
-            so_far.push(&spell(&said_part));
-            let whole = spell(&format!("{said_part}{rest}"));
+            let mut so_far = TextSoFar::default();
+            so_far.push(&spell(&beginning));
+            let whole = spell(&format!("{beginning}{rest}"));
             prop_assert_eq!(so_far.rest_of(&whole), Some(&spell(&rest)[..]));
         }
     }
