@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 64;
 /// Arguments on their way to being an input.
 #[derive(Debug, Default)]
 pub(super) struct CustomInput {
-    state: State,
+    state: InputState,
     /// Arguments, decoded once: all of them until the input begins, then what has no meaning yet.
     text: Vec<u8>,
     /// Tokens of `LEAD` that were found, and where in `text` the next is looked for.
@@ -27,7 +27,7 @@ pub(super) struct CustomInput {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum InputState {
     /// The input may begin where `LEAD` ends.
     #[default]
     Before,
@@ -40,17 +40,17 @@ enum State {
 impl CustomInput {
     /// Takes the next piece of the arguments, spelled, and appends what it adds to the input, spelled.
     pub(super) fn push(&mut self, arguments: &[u8], out: &mut Vec<u8>) {
-        if self.state == State::Behind {
+        if self.state == InputState::Behind {
             return;
         }
         self.text.extend_from_slice(&string::plain(arguments));
-        if self.state == State::Before
+        if self.state == InputState::Before
             && let Some(start) = self.lead_end()
         {
             self.text.drain(..start);
-            self.state = State::Inside;
+            self.state = InputState::Inside;
         }
-        if self.state == State::Inside {
+        if self.state == InputState::Inside {
             self.pass(out);
         }
     }
@@ -58,15 +58,15 @@ impl CustomInput {
     /// No more arguments come; appends what is still missing of the input.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let text = std::mem::take(&mut self.text);
-        match std::mem::replace(&mut self.state, State::Behind) {
-            State::Before => match input_of(&text) {
+        match std::mem::replace(&mut self.state, InputState::Behind) {
+            InputState::Before => match input_of(&text) {
                 Some(input) => out.extend_from_slice(input),
                 None => quote(&text, out),
             },
-            State::Inside => {
+            InputState::Inside => {
                 pass_string(&text, true, out);
             }
-            State::Behind => {}
+            InputState::Behind => {}
         }
     }
 
@@ -87,7 +87,7 @@ impl CustomInput {
     fn pass(&mut self, out: &mut Vec<u8>) {
         let passed = pass_string(&self.text, false, out);
         if self.text.get(passed) == Some(&b'"') {
-            self.state = State::Behind;
+            self.state = InputState::Behind;
             self.text = Vec::new();
         } else {
             self.text.drain(..passed);

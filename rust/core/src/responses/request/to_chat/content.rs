@@ -10,7 +10,7 @@ const FILE: [&str; 3] = ["filename", "file_data", "file_id"];
 
 /// One part, checked.
 #[derive(Debug)]
-pub(super) enum Part<'a> {
+pub(super) enum ContentPart<'a> {
     /// A text's content between the quotes.
     Text(&'a [u8]),
     /// A refusal's content between the quotes.
@@ -32,12 +32,12 @@ pub(super) enum Part<'a> {
 pub(super) fn parts<'a>(
     content: Option<Node<'a>>,
     place: &Place<'_>,
-) -> Result<Vec<Part<'a>>, Refusal> {
+) -> Result<Vec<ContentPart<'a>>, Refusal> {
     let Some(content) = content else {
         return Ok(Vec::new());
     };
     if let Some(text) = content.spelled() {
-        return Ok(vec![Part::Text(text)]);
+        return Ok(vec![ContentPart::Text(text)]);
     }
     if content.kind() != Kind::Array {
         let kind = content.kind();
@@ -50,7 +50,7 @@ pub(super) fn parts<'a>(
         .collect()
 }
 
-fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
+fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusal> {
     of_kind(part, Kind::Object, "an object", place)?;
     let [kind, text, refusal] = part.pick(["type", "text", "refusal"]);
     let kind_place = place.member("type");
@@ -58,15 +58,15 @@ fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
     let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
     match kind.as_ref() {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
-            Ok(Part::Text(spelled(text, &place.member("text"))?))
+            Ok(ContentPart::Text(spelled(text, &place.member("text"))?))
         }
         "encrypted_content" => sealed(part, &place.member("encrypted_content")),
-        "refusal" => Ok(Part::Refusal(spelled(refusal, &place.member("refusal"))?)),
+        "refusal" => Ok(ContentPart::Refusal(spelled(refusal, &place.member("refusal"))?)),
         "input_image" => image(part, place),
         "input_file" => file(part, place),
         // The same in both protocols, or the other one's own.
         "input_audio" | "image_url" | "file" | "audio_url" | "video_url" => {
-            Ok(Part::Same(part.bytes()))
+            Ok(ContentPart::Same(part.bytes()))
         }
         _ => Err(Refusal::new(
             &kind_place,
@@ -78,7 +78,7 @@ fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
 }
 
 /// What one agent of Codex tells another. It is sealed by OpenAI only; where any other model wrote it, it is plain text.
-fn sealed<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
+fn sealed<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusal> {
     /// How a Fernet token begins.
     const SEAL: &[u8] = b"gAAAA";
     let text = spelled(part.get("encrypted_content"), place)?;
@@ -88,10 +88,10 @@ fn sealed<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
             "Only the provider that has encrypted this content can read it.",
         ));
     }
-    Ok(Part::Text(text))
+    Ok(ContentPart::Text(text))
 }
 
-fn image<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
+fn image<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusal> {
     let [url, file_id, detail] = part.pick(["image_url", "file_id", "detail"]);
     if url.is_none() && file_id.is_some() {
         return Err(by_id(&place.member("file_id"), "An image", "image_url"));
@@ -99,12 +99,12 @@ fn image<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
     let place = place.member("image_url");
     let url = url.ok_or_else(|| Refusal::missing(&place))?;
     match url.kind() {
-        Kind::String | Kind::Object => Ok(Part::Image { url, detail }),
+        Kind::String | Kind::Object => Ok(ContentPart::Image { url, detail }),
         kind => Err(Refusal::wrong_type(&place, "a string", kind)),
     }
 }
 
-fn file<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
+fn file<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusal> {
     let [data, file_id, url, filename] =
         part.pick(["file_data", "file_id", "file_url", "filename"]);
     if data.is_none() && file_id.is_none() {
@@ -119,7 +119,7 @@ fn file<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Part<'a>, Refusal> {
             of_kind(value, Kind::String, "a string", &place.member(name))?;
         }
     }
-    Ok(Part::File(members))
+    Ok(ContentPart::File(members))
 }
 
 fn by_id(place: &Place<'_>, what: &str, instead: &str) -> Refusal {
@@ -132,10 +132,10 @@ fn by_id(place: &Place<'_>, what: &str, instead: &str) -> Refusal {
 }
 
 /// The texts one behind the other; None where a part is no text.
-pub(super) fn joined(parts: &[Part<'_>], gap: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn joined(parts: &[ContentPart<'_>], gap: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        let Part::Text(part) = part else {
+        let ContentPart::Text(part) = part else {
             return None;
         };
         if index > 0 {
@@ -147,20 +147,20 @@ pub(super) fn joined(parts: &[Part<'_>], gap: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Writes a content: one text as a string, which every upstream takes, anything else as an array.
-pub(super) fn write(writer: &mut Writer, parts: &[Part<'_>]) {
+pub(super) fn write(writer: &mut Writer, parts: &[ContentPart<'_>]) {
     match parts {
         [] => writer.spelled(b""),
-        [Part::Text(text)] => writer.spelled(text),
+        [ContentPart::Text(text)] => writer.spelled(text),
         _ => {
             writer.open(b'[');
             for part in parts {
                 match part {
-                    Part::Text(text) => write_text(writer, "text", text),
-                    Part::Refusal(text) => write_text(writer, "refusal", text),
-                    Part::Image { url, detail } => write_image(writer, *url, *detail),
-                    Part::File(members) => write_file(writer, members),
-                    Part::Same(part) => writer.raw(part),
-                    Part::OutputOf(call) => {
+                    ContentPart::Text(text) => write_text(writer, "text", text),
+                    ContentPart::Refusal(text) => write_text(writer, "refusal", text),
+                    ContentPart::Image { url, detail } => write_image(writer, *url, *detail),
+                    ContentPart::File(members) => write_file(writer, members),
+                    ContentPart::Same(part) => writer.raw(part),
+                    ContentPart::OutputOf(call) => {
                         let text = [b"Output of the tool call ", *call, b":"].concat();
                         write_text(writer, "text", &text);
                     }

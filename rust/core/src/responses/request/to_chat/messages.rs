@@ -10,7 +10,7 @@
 use super::super::left_out::LeftOut;
 use super::super::refusal::{Place, Refusal, of_kind, spelled};
 use super::super::tools::Offer;
-use super::content::{self, Part};
+use super::content::{self, ContentPart};
 use super::{ChatTarget, InstructionsRole, ReasoningField};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
@@ -30,7 +30,7 @@ struct Turn {
 }
 
 /// Members of an item, read in one pass.
-struct Item<'r> {
+struct InputItem<'r> {
     kind: Option<Node<'r>>,
     role: Option<Node<'r>>,
     content: Option<Node<'r>>,
@@ -45,7 +45,7 @@ struct Item<'r> {
     reasoning_content: Option<Node<'r>>,
 }
 
-impl<'r> Item<'r> {
+impl<'r> InputItem<'r> {
     fn read(item: Node<'r>) -> Self {
         let [
             kind,
@@ -74,7 +74,7 @@ impl<'r> Item<'r> {
             "extra_content",
             "reasoning_content",
         ]);
-        Item {
+        InputItem {
             kind,
             role,
             content,
@@ -100,7 +100,7 @@ pub(super) struct Messages<'r, 'w> {
     front: Option<Vec<u8>>,
     turn: Option<Turn>,
     /// Parts of tool outputs that are no text, each behind a line that says whose they are.
-    attached: Vec<Part<'r>>,
+    attached: Vec<ContentPart<'r>>,
     left_out: LeftOut,
 }
 
@@ -130,18 +130,18 @@ impl<'r, 'w> Messages<'r, 'w> {
 
     /// The request's instructions, which must come first.
     pub(super) fn instructions(&mut self, text: &'r [u8]) {
-        self.system(vec![Part::Text(text)], "developer");
+        self.system(vec![ContentPart::Text(text)], "developer");
     }
 
     /// An input that is a string.
     pub(super) fn user(&mut self, text: &'r [u8]) {
-        self.message("user", &[Part::Text(text)]);
+        self.message("user", &[ContentPart::Text(text)]);
     }
 
     /// One item of the input.
     pub(super) fn item(&mut self, item: Node<'r>, place: &Place<'_>) -> Result<(), Refusal> {
         of_kind(item, Kind::Object, "an object", place)?;
-        let item = Item::read(item);
+        let item = InputItem::read(item);
         let Some(kind) = item.kind else {
             if item.role.is_none() {
                 return Err(reference(place));
@@ -156,7 +156,7 @@ impl<'r, 'w> Messages<'r, 'w> {
             "agent_message" => {
                 let parts = content::parts(item.content, &place.member("content"))?;
                 match content::joined(&parts, b"") {
-                    Some(text) => self.message("user", &[Part::Text(&text)]),
+                    Some(text) => self.message("user", &[ContentPart::Text(&text)]),
                     None => self.message("user", &parts),
                 }
                 Ok(())
@@ -182,8 +182,8 @@ impl<'r, 'w> Messages<'r, 'w> {
         }
     }
 
-    fn message_item(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
-        let Item { role, content, .. } = *item;
+    fn message_item(&mut self, item: &InputItem<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+        let InputItem { role, content, .. } = *item;
         let role_place = place.member("role");
         spelled(role, &role_place)?;
         let role = role.and_then(|role| role.decode()).unwrap_or_default();
@@ -207,7 +207,7 @@ impl<'r, 'w> Messages<'r, 'w> {
     }
 
     /// Text of the assistant.
-    fn reply(&mut self, item: &Item<'r>, parts: &[Part<'r>]) {
+    fn reply(&mut self, item: &InputItem<'r>, parts: &[ContentPart<'r>]) {
         let ended = |turn: &Turn| turn.ends_with_text && turn.calls.is_empty();
         if self.turn.as_ref().is_some_and(ended) {
             self.end_turn();
@@ -224,8 +224,8 @@ impl<'r, 'w> Messages<'r, 'w> {
         let text = turn.text.get_or_insert_default();
         for part in parts {
             match part {
-                Part::Text(part) => text.extend_from_slice(part),
-                Part::Refusal(part) => {
+                ContentPart::Text(part) => text.extend_from_slice(part),
+                ContentPart::Refusal(part) => {
                     turn.refusal.get_or_insert_default().extend_from_slice(part);
                 }
                 _ => {}
@@ -233,7 +233,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         }
     }
 
-    fn reasoning(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+    fn reasoning(&mut self, item: &InputItem<'r>, place: &Place<'_>) -> Result<(), Refusal> {
         let mut parts = content::parts(item.content, &place.member("content"))?;
         if parts.is_empty() {
             parts = content::parts(item.summary, &place.member("summary"))?;
@@ -251,7 +251,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         Ok(())
     }
 
-    fn call(&mut self, item: &Item<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
+    fn call(&mut self, item: &InputItem<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
         let (payload_name, payload) = if custom {
             ("input", item.input)
         } else {
@@ -303,7 +303,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         Ok(())
     }
 
-    fn output(&mut self, item: &Item<'r>, place: &Place<'_>) -> Result<(), Refusal> {
+    fn output(&mut self, item: &InputItem<'r>, place: &Place<'_>) -> Result<(), Refusal> {
         let call_id = spelled(item.call_id, &place.member("call_id"))?;
         let output_place = place.member("output");
         let output = item.output.ok_or_else(|| Refusal::missing(&output_place))?;
@@ -312,13 +312,13 @@ impl<'r, 'w> Messages<'r, 'w> {
         self.end_front();
         let (texts, others): (Vec<_>, Vec<_>) = parts
             .into_iter()
-            .partition(|part| matches!(part, Part::Text(_) | Part::Refusal(_)));
+            .partition(|part| matches!(part, ContentPart::Text(_) | ContentPart::Refusal(_)));
         let mut text = content::joined(&texts, b"\\n").unwrap_or_default();
         if !others.is_empty() {
             if text.is_empty() {
                 text.extend_from_slice(b"The output follows in the next message of the user.");
             }
-            self.attached.push(Part::OutputOf(call_id));
+            self.attached.push(ContentPart::OutputOf(call_id));
             self.attached.extend(others);
         }
         self.out.open(b'{');
@@ -329,7 +329,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         Ok(())
     }
 
-    fn system(&mut self, parts: Vec<Part<'r>>, role: &str) {
+    fn system(&mut self, parts: Vec<ContentPart<'r>>, role: &str) {
         if self.turn.is_none()
             && let Some(front) = &mut self.front
             && let Some(text) = content::joined(&parts, b"\\n")
@@ -347,7 +347,7 @@ impl<'r, 'w> Messages<'r, 'w> {
         self.message(role, &parts);
     }
 
-    fn message(&mut self, role: &str, parts: &[Part<'_>]) {
+    fn message(&mut self, role: &str, parts: &[ContentPart<'_>]) {
         self.end_turn();
         self.end_outputs();
         self.end_front();
