@@ -37,7 +37,7 @@ use crate::output::{Ending, Failure, Phase, Piece, Reasoning, Spelled, Spent, Te
 
 use calls::Calls;
 use heading::{End, Heading};
-use item::{Item, Items};
+use item::{Items, OpenItem};
 
 /// Writes one response.
 ///
@@ -65,7 +65,7 @@ pub struct ResponsesWriter {
     heading: Heading,
     journal: Journal,
     items: Items,
-    state: State,
+    state: WriterState,
     calls: Calls,
     /// White space that may turn out to be no message.
     waiting: Option<Waiting>,
@@ -80,9 +80,9 @@ pub struct ResponsesWriter {
 
 /// What is open.
 #[derive(Debug)]
-enum State {
+enum WriterState {
     Nothing,
-    Item(Box<Item>),
+    Item(Box<OpenItem>),
     Calls,
 }
 
@@ -125,7 +125,7 @@ impl ResponsesWriter {
             calls: Calls::new(Arc::clone(&echo)),
             heading: Heading::new(echo, model),
             journal: Journal::new(shown),
-            state: State::Nothing,
+            state: WriterState::Nothing,
             waiting: None,
             spoke: false,
             finish: None,
@@ -159,10 +159,10 @@ impl ResponsesWriter {
         logprobs: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
-        if !matches!(&self.state, State::Item(item) if item.takes(kind, phase)) {
+        if !matches!(&self.state, WriterState::Item(item) if item.takes(kind, phase)) {
             self.open(kind, phase, out);
         }
-        if let State::Item(item) = &mut self.state {
+        if let WriterState::Item(item) = &mut self.state {
             item.say(kind, text, logprobs, &mut self.journal, out);
         }
     }
@@ -171,14 +171,14 @@ impl ResponsesWriter {
     fn open(&mut self, kind: PartKind, phase: Option<Phase>, out: &mut Vec<u8>) {
         self.close(Status::Completed, out);
         let item = self.items.open(kind, phase, &mut self.journal, out);
-        self.state = State::Item(Box::new(item));
+        self.state = WriterState::Item(Box::new(item));
     }
 
     fn close(&mut self, status: Status, out: &mut Vec<u8>) {
-        match std::mem::replace(&mut self.state, State::Nothing) {
-            State::Nothing => {}
-            State::Item(item) => item.close(status, &mut self.items, &mut self.journal, out),
-            State::Calls => {
+        match std::mem::replace(&mut self.state, WriterState::Nothing) {
+            WriterState::Nothing => {}
+            WriterState::Item(item) => item.close(status, &mut self.items, &mut self.journal, out),
+            WriterState::Calls => {
                 self.calls
                     .close(status, &mut self.items, &mut self.journal, out);
             }
@@ -201,11 +201,11 @@ impl ResponsesWriter {
     fn seal(&mut self, data: Spelled<'_>, out: &mut Vec<u8>) {
         self.settle_waiting(out);
         let kind = PartKind::Reasoning;
-        let fits = |item: &Item| item.takes(kind, None) && !item.is_sealed();
-        if !matches!(&self.state, State::Item(item) if fits(item)) {
+        let fits = |item: &OpenItem| item.takes(kind, None) && !item.is_sealed();
+        if !matches!(&self.state, WriterState::Item(item) if fits(item)) {
             self.open(kind, None, out);
         }
-        if let State::Item(item) = &mut self.state {
+        if let WriterState::Item(item) = &mut self.state {
             item.seal(data);
         }
     }
@@ -219,7 +219,7 @@ impl ResponsesWriter {
         if text.text.is_empty() && logprobs.is_empty() {
             return;
         }
-        let is_open = matches!(&self.state, State::Item(item) if item.takes(PartKind::Text, None));
+        let is_open = matches!(&self.state, WriterState::Item(item) if item.takes(PartKind::Text, None));
         if !is_open && is_white_space(text.text) && self.may_wait() {
             let waiting = self.waiting.get_or_insert_default();
             waiting.text.extend_from_slice(text.text);
@@ -236,7 +236,7 @@ impl ResponsesWriter {
     }
 
     fn may_wait(&self) -> bool {
-        matches!(self.state, State::Calls) || self.items.last_was_reasoning()
+        matches!(self.state, WriterState::Calls) || self.items.last_was_reasoning()
     }
 
     /// What waited is a message after all.
@@ -249,7 +249,7 @@ impl ResponsesWriter {
     }
 
     fn call(&mut self, piece: &crate::output::Call<'_>, out: &mut Vec<u8>) {
-        if !matches!(self.state, State::Calls) {
+        if !matches!(self.state, WriterState::Calls) {
             if self.calls.know(piece) {
                 return;
             }
@@ -258,7 +258,7 @@ impl ResponsesWriter {
             }
             self.settle_waiting(out);
             self.close(Status::Completed, out);
-            self.state = State::Calls;
+            self.state = WriterState::Calls;
             self.calls.open();
         }
         self.calls
@@ -271,10 +271,10 @@ impl ResponsesWriter {
             return;
         };
         self.settle_waiting(out);
-        if !matches!(&self.state, State::Item(item) if item.takes(PartKind::Text, None)) {
+        if !matches!(&self.state, WriterState::Item(item) if item.takes(PartKind::Text, None)) {
             self.open(PartKind::Text, None, out);
         }
-        if let State::Item(item) = &mut self.state {
+        if let WriterState::Item(item) = &mut self.state {
             item.annotate(&annotation, &mut self.journal, out);
         }
     }
@@ -383,7 +383,7 @@ impl Writer for ResponsesWriter {
                 self.items.pass(&item, &mut self.journal, out);
             }
             Piece::Part => {
-                if let State::Item(item) = &mut self.state {
+                if let WriterState::Item(item) = &mut self.state {
                     item.close_part(&mut self.journal, out);
                 }
             }

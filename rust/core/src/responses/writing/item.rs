@@ -87,11 +87,11 @@ impl Items {
         phase: Option<Phase>,
         journal: &mut Journal,
         out: &mut Vec<u8>,
-    ) -> Item {
+    ) -> OpenItem {
         let is_message = is_messages(kind);
         let place = self.place(if is_message { "msg_" } else { "rs_" });
         self.last_was_reasoning = !is_message;
-        let item = Item {
+        let item = OpenItem {
             place,
             is_message,
             phase,
@@ -168,7 +168,7 @@ fn is_messages(kind: PartKind) -> bool {
 
 /// A message or reasoning that is open.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct OpenItem {
     place: Place,
     is_message: bool,
     phase: Option<Phase>,
@@ -178,12 +178,12 @@ pub(super) struct Item {
     /// How many of either were opened.
     counts: [u64; 2],
     encrypted: Option<Vec<u8>>,
-    part: Option<Part>,
+    part: Option<OpenPart>,
 }
 
 /// A part that is open.
 #[derive(Debug)]
-struct Part {
+struct OpenPart {
     kind: PartKind,
     /// `,"item_id":…,"output_index":…,"content_index":…`
     place: Vec<u8>,
@@ -193,7 +193,7 @@ struct Part {
     annotation_count: u64,
 }
 
-impl Item {
+impl OpenItem {
     /// Whether a piece of this kind belongs here.
     #[inline]
     pub(super) fn takes(&self, kind: PartKind, phase: Option<Phase>) -> bool {
@@ -250,13 +250,13 @@ impl Item {
 
     /// The part of this kind that is open, or a new one.
     #[inline]
-    fn part(&mut self, kind: PartKind, journal: &mut Journal, out: &mut Vec<u8>) -> &mut Part {
+    fn part(&mut self, kind: PartKind, journal: &mut Journal, out: &mut Vec<u8>) -> &mut OpenPart {
         if self.part.as_ref().is_some_and(|part| part.kind != kind) {
             self.close_part(journal, out);
         }
         let (place, counts) = (&self.place, &mut self.counts);
         self.part
-            .get_or_insert_with(|| Part::open(kind, place, counts, journal, out))
+            .get_or_insert_with(|| OpenPart::open(kind, place, counts, journal, out))
     }
 
     pub(super) fn close_part(&mut self, journal: &mut Journal, out: &mut Vec<u8>) {
@@ -301,14 +301,14 @@ impl Item {
     }
 }
 
-impl Part {
+impl OpenPart {
     fn open(
         kind: PartKind,
         item: &Place,
         [contents, summaries]: &mut [u64; 2],
         journal: &mut Journal,
         out: &mut Vec<u8>,
-    ) -> Part {
+    ) -> OpenPart {
         let index = match kind {
             PartKind::Summary => summaries,
             _ => contents,
@@ -318,7 +318,7 @@ impl Part {
         key(kind.index(), &mut place);
         number(*index, &mut place);
         *index += 1;
-        let part = Part {
+        let part = OpenPart {
             kind,
             run: Run::new(Delta::new(&[kind.stem(), ".delta"].concat(), &place)),
             place,
