@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::json::cursor::Cursor;
-use crate::json::documents::{Documents, BodyPart};
+use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::identity::{Identities, KnownCall, CallPiece, is_repeated_by};
+use super::identity::{CallPiece, Identities, KnownCall, is_repeated_by};
 use super::member::{Field, fields, find};
 use super::merge::{Input, MEMBER_COST, Object, Slot};
 use super::rules::Level;

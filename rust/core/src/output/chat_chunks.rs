@@ -24,7 +24,7 @@ use crate::json::cursor::Cursor;
 use crate::json::scan::{Elements, Fault, Kind, MAX_DEPTH, Members, Value};
 use crate::json::string;
 
-use super::members::{REASONING, DeltaMember};
+use super::members::{DeltaMember, REASONING};
 use super::{Call, Head, Piece, Reader, Reasoning, Text};
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
@@ -217,7 +217,9 @@ impl Delta {
             Some(DeltaMember::Refusal) => Some(&mut self.refusal),
             Some(DeltaMember::Calls) => Some(&mut self.calls),
             Some(DeltaMember::FunctionCall) => Some(&mut self.function_call),
-            Some(DeltaMember::ReasoningParts) if *key == *b"reasoning_details" => Some(&mut self.details),
+            Some(DeltaMember::ReasoningParts) if *key == *b"reasoning_details" => {
+                Some(&mut self.details)
+            }
             Some(DeltaMember::Reasoning(place)) => self.reasoning.get_mut(place),
             None if *key == *b"annotations" => Some(&mut self.annotations),
             Some(DeltaMember::ReasoningParts | DeltaMember::Media) | None => None,

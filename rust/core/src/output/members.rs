@@ -64,7 +64,10 @@ mod tests {
     #[test]
     fn each_name_of_reasoning_has_its_place() {
         for (place, name) in REASONING.iter().enumerate() {
-            assert_eq!(DeltaMember::of(name.as_bytes()), Some(DeltaMember::Reasoning(place)));
+            assert_eq!(
+                DeltaMember::of(name.as_bytes()),
+                Some(DeltaMember::Reasoning(place))
+            );
         }
         assert_eq!(DeltaMember::of(b"role"), None);
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::chat::fold::ChatFold;
 use crate::chat::unfold::{Unfold, unfold_chat};
 use crate::error::{Error, ErrorKind};
-use crate::json::documents::{Documents, BodyPart};
+use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::sse::event::RawEvent;
 use crate::sse::splitter::{Batch, Splitter};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::json::documents::{Documents, BodyPart};
+use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 
 use super::Pricer;

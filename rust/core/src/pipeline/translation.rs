@@ -11,7 +11,7 @@ use crate::chat::unfold::{Unfold, unfold_chat};
 use crate::chat::writing::{ChatWriter, Written};
 use crate::error::{Error, ErrorKind};
 use crate::harmony::HarmonyChunks;
-use crate::json::documents::{Documents, BodyPart};
+use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::output::chat_chunks::ChatChunks;
 use crate::output::{Ending, Failure, Reader, Spent, Writer};

@@ -219,7 +219,8 @@ impl ResponsesWriter {
         if text.text.is_empty() && logprobs.is_empty() {
             return;
         }
-        let is_open = matches!(&self.state, WriterState::Item(item) if item.takes(PartKind::Text, None));
+        let is_open =
+            matches!(&self.state, WriterState::Item(item) if item.takes(PartKind::Text, None));
         if !is_open && is_white_space(text.text) && self.may_wait() {
             let waiting = self.waiting.get_or_insert_default();
             waiting.text.extend_from_slice(text.text);

@@ -1,7 +1,7 @@
 //! Tool calls: which of them a piece belongs to, and the deltas that say so.
 
 use super::Chunks;
-use crate::chat::identity::{Identities, KnownCall, CallPiece, is_repeated_by};
+use crate::chat::identity::{CallPiece, Identities, KnownCall, is_repeated_by};
 use crate::chat::member::compact;
 use crate::output::Call as Piece;
 

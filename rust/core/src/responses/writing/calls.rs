@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::heading::spelled;
 use super::item::{Items, Place};
 use super::{Echo, compact, member};
-use crate::chat::identity::{Identities, KnownCall, CallPiece, is_repeated_by};
+use crate::chat::identity::{CallPiece, Identities, KnownCall, is_repeated_by};
 use crate::json::string;
 use crate::output::Call as Piece;
 use crate::responses::custom_input::CustomInput;

@@ -61,7 +61,10 @@ fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusa
             Ok(ContentPart::Text(spelled(text, &place.member("text"))?))
         }
         "encrypted_content" => sealed(part, &place.member("encrypted_content")),
-        "refusal" => Ok(ContentPart::Refusal(spelled(refusal, &place.member("refusal"))?)),
+        "refusal" => Ok(ContentPart::Refusal(spelled(
+            refusal,
+            &place.member("refusal"),
+        )?)),
         "input_image" => image(part, place),
         "input_file" => file(part, place),
         // The same in both protocols, or the other one's own.

@@ -251,7 +251,12 @@ impl<'r, 'w> Messages<'r, 'w> {
         Ok(())
     }
 
-    fn call(&mut self, item: &InputItem<'r>, custom: bool, place: &Place<'_>) -> Result<(), Refusal> {
+    fn call(
+        &mut self,
+        item: &InputItem<'r>,
+        custom: bool,
+        place: &Place<'_>,
+    ) -> Result<(), Refusal> {
         let (payload_name, payload) = if custom {
             ("input", item.input)
         } else {
