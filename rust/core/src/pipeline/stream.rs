@@ -17,7 +17,7 @@ use super::frames::Frames;
 use super::payload::{Hole, HoleKind};
 use super::reply::{Reply, Source, Verdict};
 use super::shapes::Shapes;
-use super::template::{Example, Match, Says, Template};
+use super::template::{Example, Match, Meaning, Template};
 use super::{Api, Pricer, StreamError};
 
 pub(super) struct Stream {
@@ -96,7 +96,7 @@ impl Stream {
             if let Some((found, template)) = self.shapes.find(rest) {
                 note(&found, template, reply);
                 let end = at + found.len;
-                if let Some((place, hole)) = template.told()
+                if let Some((place, hole)) = template.continued_text()
                     && let Some(forwarded) = &mut self.forwarded
                 {
                     let said = rest.get(template.place(hole)).unwrap_or_default();
@@ -127,7 +127,7 @@ impl Stream {
                 self.shapes.forget_counts();
             } else if let Some(start) = plain_from {
                 learn(&mut self.shapes, &event, start, reply, |holes| {
-                    says(told, holes)
+                    forwarded_meaning(told, holes)
                 });
             }
             match verdict {
@@ -146,34 +146,36 @@ impl Stream {
     }
 }
 
-/// What events of a shape say of a response that is forwarded. None where one hole does not hold all of it.
-fn says(told: Told, holes: &[Hole]) -> Option<Says> {
+/// What events of a shape mean for a response that is forwarded. None if an event changes more than one text, or not by one hole alone.
+fn forwarded_meaning(told: Told, holes: &[Hole]) -> Option<Meaning> {
     let mut outputs = (0..)
         .zip(holes)
         .filter(|(_, hole)| hole.kind == HoleKind::Output);
-    let told = match (told, outputs.next(), outputs.next()) {
+    let continued_text = match (told, outputs.next(), outputs.next()) {
         (Told::Next(place), Some((hole, _)), None) => Some((place, hole)),
         (Told::Nothing, _, _) => None,
         _ => return None,
     };
-    let spoken = Box::default();
-    Some(Says { spoken, told })
+    Some(Meaning {
+        pieces: Box::default(),
+        continued_text,
+    })
 }
 
-/// Remembers the shape of an event that was read, whose data begins at `data_start` and is one line. `says` tells what the event says, by
-/// the holes of its data; None: nothing is remembered.
+/// Remembers the shape of an event that was parsed, whose data begins at `data_start` and is one line. `meaning` gives what such
+/// events mean, by the holes of their data; if it gives None, nothing is remembered.
 pub(super) fn learn(
     shapes: &mut Shapes,
     event: &RawEvent<'_>,
     data_start: usize,
     reply: &mut Reply,
-    says: impl FnOnce(&[Hole]) -> Option<Says>,
+    meaning: impl FnOnce(&[Hole]) -> Option<Meaning>,
 ) {
     let data = event.bytes().get(data_start..).unwrap_or_default();
     if !reply.payload.open_counts(data) {
         return;
     }
-    let Some(says) = says(&reply.payload.holes) else {
+    let Some(meaning) = meaning(&reply.payload.holes) else {
         return;
     };
     for hole in &mut reply.payload.holes {
@@ -196,11 +198,11 @@ pub(super) fn learn(
         bearing: reply.bearing,
         priced,
         max_depth: reply.plan.limits.max_depth,
-        says,
+        meaning,
     });
 }
 
-/// Takes in what an event says that was recognised.
+/// Updates what is known of the reply by an event that was recognised.
 #[inline]
 pub(super) fn note(found: &Match, template: &Template, reply: &mut Reply) {
     reply.facts.events += 1;
@@ -215,7 +217,7 @@ pub(super) fn note(found: &Match, template: &Template, reply: &mut Reply) {
     }
 }
 
-/// Shows the client the event at `range` of `slice`, which was recognised, if not as it came.
+/// Writes the event at `range` of `slice`, which was recognised, as the client gets it, where that differs from the event itself.
 fn show(
     slice: &[u8],
     range: Range<usize>,
@@ -227,7 +229,9 @@ fn show(
     let Range { start, end } = range;
     let event = slice.get(range).unwrap_or_default();
     if !template.is_unchanged() {
-        frames.replace(slice, start, end, |out| template.show(event, out));
+        frames.replace(slice, start, end, |out| {
+            template.write_client_view(event, out)
+        });
     }
     let Some(object) = template.priced_object() else {
         return;

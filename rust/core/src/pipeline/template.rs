@@ -1,4 +1,4 @@
-//! Knowing an event without reading it: most events of a stream differ from one before only in their text.
+//! Recognising an event without parsing it: most events of a stream differ from an earlier one only in their text.
 //!
 //! A template is an event that was read in full, with holes where its text, its padding and its numbers stood. Bytes that are equal to it
 //! outside the holes, and hold in each hole a token of the same type, are an event that would be read the same: the same members in
@@ -15,10 +15,10 @@ use crate::responses::fold::Place;
 use crate::usage::Count;
 
 use super::payload::{Hole, HoleKind};
+use super::piece_templates::PieceTemplate;
 use super::reply::Bearing;
-use super::spoken::Spoken;
 
-/// Larger events are not remembered: they are few, and what is remembered lives as long as the stream.
+/// Larger events are not learned as templates: they are few, and a template lives as long as the stream.
 const MAX_BYTES: usize = 4096;
 
 /// Holes of one template. Text, padding and number are three; a usage object may have ten counts.
@@ -29,33 +29,33 @@ const MAX_HOLES: usize = 16;
 pub(super) struct Match {
     /// Bytes of the event.
     pub(super) len: usize,
-    /// It bears text, reasoning, a refusal or a tool call.
+    /// It contains text, reasoning, a refusal or a tool call.
     pub(super) bears_output: bool,
     /// Its number, where it has one.
     pub(super) sequence: Option<u64>,
 }
 
-/// An event that was read in full and found to say nothing but text and counts.
+/// An event that was parsed in full and found to hold nothing new but text and counts.
 pub(super) struct Example<'a> {
     pub(super) event: &'a [u8],
     /// In the event, in their order.
     pub(super) holes: &'a [Hole],
-    /// What the client sees in the place of some ranges of the event, a cost aside.
+    /// What the client gets instead of some ranges of the event, apart from a cost that is added.
     pub(super) edits: &'a [(Range<usize>, Bytes)],
     pub(super) bearing: Bearing,
     /// The usage object, where it is to be priced, and what was added to it.
     pub(super) priced: Option<(Value, Option<Members>)>,
     pub(super) max_depth: usize,
-    pub(super) says: Says,
+    pub(super) meaning: Meaning,
 }
 
-/// What every event of one shape says.
+/// What every event of one shape means, apart from the text in its holes.
 #[derive(Default)]
-pub(super) struct Says {
-    /// For whoever translates it.
-    pub(super) spoken: Box<[Spoken]>,
-    /// For whoever has to know what was said of a response that is forwarded: which text goes on, and in which hole.
-    pub(super) told: Option<(Place, usize)>,
+pub(super) struct Meaning {
+    /// Its pieces of output, for a reply that is translated.
+    pub(super) pieces: Box<[PieceTemplate]>,
+    /// For a response that is forwarded: which of its texts the event continues, and the hole that holds the next part.
+    pub(super) continued_text: Option<(Place, usize)>,
 }
 
 struct Opening {
@@ -68,8 +68,8 @@ struct Opening {
     number: u64,
 }
 
-/// What a client sees of an event that is edited, without its holes.
-struct Shown {
+/// The event as the client gets it, where it is edited, without the content of the holes.
+struct ClientView {
     /// What stands in front of the holes, and behind the last one, back to back.
     text: Box<[u8]>,
     /// For each hole: where in `text` it is.
@@ -86,7 +86,7 @@ struct Anchor {
 struct Priced {
     start: Anchor,
     end: Anchor,
-    /// Where members like these are added: none of their names is the upstream's too.
+    /// Where members like these are added; None if the upstream uses one of their names itself.
     addition: Option<(Anchor, Members)>,
 }
 
@@ -94,19 +94,19 @@ pub(super) struct Template {
     /// What stands in front of the holes, and behind the last one, back to back.
     fixed: Box<[u8]>,
     openings: Box<[Opening]>,
-    /// What the client sees in the place of `fixed`, where that is something else.
-    shown: Option<Shown>,
+    /// What the client gets instead of `fixed`; None if the event is forwarded unchanged.
+    client_view: Option<ClientView>,
     priced: Option<Priced>,
     bearing: Bearing,
     counts: bool,
-    says: Says,
+    meaning: Meaning,
 }
 
 impl Template {
-    /// The shape of `example`. None where it has none that is worth to be remembered.
+    /// The template of `example`; None if it is not worth remembering.
     pub(super) fn cut(example: Example<'_>) -> Option<Self> {
         let Example { event, holes, .. } = example;
-        // A line end that a CR alone makes may turn out to be half of one.
+        // An event that ends with CR may turn out to end with CRLF once the next byte has come.
         let is_closed = event.last() == Some(&b'\n');
         let is_edited = !example.edits.is_empty();
         if !is_closed
@@ -130,21 +130,21 @@ impl Template {
             at = hole.end;
         }
         fixed.extend_from_slice(event.get(at..)?);
-        let shown = if is_edited {
-            Some(Shown::cut(event, holes, example.edits)?)
+        let client_view = if is_edited {
+            Some(ClientView::cut(event, holes, example.edits)?)
         } else {
             None
         };
         Some(Template {
             fixed: fixed.into(),
             openings: openings.into(),
-            shown,
+            client_view,
             priced: Priced::cut(&example),
             bearing: example.bearing,
             counts: holes
                 .iter()
                 .any(|hole| matches!(hole.kind, HoleKind::Count(_))),
-            says: example.says,
+            meaning: example.meaning,
         })
     }
 
@@ -196,16 +196,16 @@ impl Template {
         self.fixed.get(..end).unwrap_or_default()
     }
 
-    /// What an event of this shape says.
+    /// The pieces of output in an event of this shape.
     #[inline]
-    pub(super) fn spoken(&self) -> &[Spoken] {
-        &self.says.spoken
+    pub(super) fn pieces(&self) -> &[PieceTemplate] {
+        &self.meaning.pieces
     }
 
-    /// The text of a response that is forwarded, of which an event of this shape says the next part, and the hole that holds it.
+    /// The text of a forwarded response that an event of this shape continues, and the hole that holds the next part.
     #[inline]
-    pub(super) fn told(&self) -> Option<(Place, usize)> {
-        self.says.told
+    pub(super) fn continued_text(&self) -> Option<(Place, usize)> {
+        self.meaning.continued_text
     }
 
     /// Where a hole lies in the event that matched last.
@@ -232,15 +232,15 @@ impl Template {
             })
     }
 
-    /// Whether an event of this shape goes on as it came, a cost aside.
+    /// Whether an event of this shape is forwarded unchanged, apart from a cost that is added.
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
-        self.shown.is_none()
+        self.client_view.is_none()
     }
 
-    /// Appends what the client sees of `event`, the one that matched last, a cost aside.
-    pub(super) fn show(&self, event: &[u8], out: &mut Vec<u8>) {
-        let Some(Shown { text, openings }) = &self.shown else {
+    /// Appends `event`, the one that matched last, as the client gets it, apart from a cost that is added.
+    pub(super) fn write_client_view(&self, event: &[u8], out: &mut Vec<u8>) {
+        let Some(ClientView { text, openings }) = &self.client_view else {
             out.extend_from_slice(event);
             return;
         };
@@ -311,7 +311,7 @@ impl Priced {
     }
 }
 
-impl Shown {
+impl ClientView {
     /// None where an edit reaches into a hole.
     fn cut(event: &[u8], holes: &[Hole], edits: &[(Range<usize>, Bytes)]) -> Option<Self> {
         let mut text = Vec::with_capacity(event.len());
@@ -334,7 +334,7 @@ impl Shown {
             at = hole.end;
         }
         openings.pop();
-        edits.next().is_none().then(|| Shown {
+        edits.next().is_none().then(|| ClientView {
             text: text.into(),
             openings: openings.into(),
         })

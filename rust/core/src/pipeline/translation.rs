@@ -22,12 +22,12 @@ use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::payload::Choices;
+use super::piece_templates::PieceNotes;
 use super::repair::Renamed;
 use super::reply::{Reply, Source};
 use super::shapes::Shapes;
-use super::spoken::Heard;
 use super::stream::{self, Read};
-use super::template::Says;
+use super::template::Meaning;
 use super::{Api, Pricer, ReplyPlan, StreamError, Unpriced, failure};
 
 pub(super) struct Translation {
@@ -56,7 +56,7 @@ struct EventSource {
     splitter: Splitter,
     batch: Batch,
     shapes: Shapes,
-    heard: Heard,
+    notes: PieceNotes,
 }
 
 /// What a translation reads with: a reply in the upstream's protocol, of which nothing is shown as it is.
@@ -127,7 +127,7 @@ impl Translation {
             splitter: Splitter::new(&self.limits),
             batch: Batch::default(),
             shapes: Shapes::default(),
-            heard: Heard::default(),
+            notes: PieceNotes::default(),
         }));
         self
     }
@@ -274,9 +274,9 @@ impl Translation {
                             .read(&data, &mut |piece| writer.write(piece, out));
                     }
                 } else if !self.ended {
-                    for spoken in template.spoken() {
-                        let text = rest.get(template.place(spoken.hole)).unwrap_or_default();
-                        self.writer.write(&spoken.piece(text), out);
+                    for piece in template.pieces() {
+                        let text = rest.get(template.place(piece.hole)).unwrap_or_default();
+                        self.writer.write(&piece.with_text(text), out);
                     }
                 }
                 at += found.len;
@@ -308,21 +308,23 @@ impl Translation {
         }
         match event.data() {
             Some(data) => {
-                source.heard.clear();
-                let (writer, heard) = (&mut self.writer, &mut source.heard);
+                source.notes.clear();
+                let (writer, notes) = (&mut self.writer, &mut source.notes);
                 // What is no JSON was counted as malformed.
                 let _ = self.reader.read(&data, &mut |piece| {
-                    heard.note(piece, &data);
+                    notes.note(piece, &data);
                     writer.write(piece, out);
                 });
                 let remembers = self.reader.remembers();
                 if let Some(start) = plain_from {
                     stream::learn(&mut source.shapes, event, start, reply, |holes| {
                         if remembers {
-                            return Some(Says::default());
+                            return Some(Meaning::default());
                         }
-                        let spoken = heard.spoken(holes)?;
-                        Some(Says { spoken, told: None })
+                        Some(Meaning {
+                            pieces: notes.templates(holes)?,
+                            continued_text: None,
+                        })
                     });
                 }
             }

@@ -1,14 +1,14 @@
-//! What events of one shape say, so that they need not be read to be translated.
+//! The pieces of output in events of one shape, so that an event of a known shape is translated without parsing it again.
 
 use crate::output::{Call, Piece, Reasoning, Text};
 
 use super::payload::{Hole, HoleKind, MAX_HOLES};
 
-/// One piece of output in an event of a known shape.
+/// One piece of output in every event of a known shape. Only its text differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spoken {
+pub(super) struct PieceTemplate {
     kind: Kind,
-    /// Which hole holds its text.
+    /// Which of the shape's holes holds the text.
     pub(super) hole: usize,
 }
 
@@ -17,14 +17,14 @@ enum Kind {
     Reasoning,
     Text,
     Refusal,
-    /// Of the call at this index.
+    /// The arguments of the call at this index.
     Arguments(Option<u64>),
 }
 
-impl Spoken {
-    /// The piece, with `text` in the hole.
+impl PieceTemplate {
+    /// The piece of an event whose hole holds `text`.
     #[inline]
-    pub(super) fn piece(self, text: &[u8]) -> Piece<'_> {
+    pub(super) fn with_text(self, text: &[u8]) -> Piece<'_> {
         match self.kind {
             Kind::Reasoning => Piece::Reasoning(Reasoning::Text(text)),
             Kind::Text => Piece::Text(Text {
@@ -41,29 +41,29 @@ impl Spoken {
     }
 }
 
-/// Notes the pieces of one payload, and where their texts lie.
+/// Collects the pieces that were read from one payload, and where in the payload their texts lie.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    /// With offsets in the payload.
+pub(super) struct PieceNotes {
+    /// The kind of each piece, and the offsets of its text in the payload.
     texts: Vec<(Kind, usize, usize)>,
-    /// There was a piece that is more than a text.
-    more: bool,
+    /// A piece was more than a text, or there were too many: the payload has no templates.
+    has_other: bool,
 }
 
-impl Heard {
+impl PieceNotes {
     pub(super) fn clear(&mut self) {
         self.texts.clear();
-        self.more = false;
+        self.has_other = false;
     }
 
     pub(super) fn note(&mut self, piece: &Piece<'_>, payload: &[u8]) {
         // Each text has a hole of its own, or there is no shape.
         if self.texts.len() >= MAX_HOLES {
-            self.more = true;
+            self.has_other = true;
             return;
         }
         let (kind, text) = match *piece {
-            // Said of the whole reply, by its first event.
+            // It describes the whole reply, and only the first event yields it.
             Piece::Head(_) => return,
             Piece::Reasoning(Reasoning::Text(text)) => (Kind::Reasoning, text),
             Piece::Text(Text {
@@ -81,7 +81,7 @@ impl Heard {
                 extra: None,
             }) => (Kind::Arguments(index), arguments),
             _ => {
-                self.more = true;
+                self.has_other = true;
                 return;
             }
         };
@@ -91,29 +91,36 @@ impl Heard {
             .push((kind, start, start.wrapping_add(text.len())));
     }
 
-    /// What every event says that differs from this one in its holes only. None where that depends on what the holes hold.
+    /// The pieces of every event that differs from this one only in the content of its `holes`. None if which pieces an event
+    /// has depends on that content.
     ///
-    /// So that it does not, each text must be a hole's, and no other hole may hold output: a reader that takes one of two texts looks at
-    /// both.
-    pub(super) fn spoken(&self, holes: &[Hole]) -> Option<Box<[Spoken]>> {
-        if self.more {
+    /// It does not depend on it if each text fills exactly one hole, and each hole for output is filled by one text. Where two
+    /// holes hold output and only one was read as a text, the reader may have chosen between them by their content.
+    pub(super) fn templates(&self, holes: &[Hole]) -> Option<Box<[PieceTemplate]>> {
+        if self.has_other {
             return None;
         }
-        let spoken: Option<Box<[Spoken]>> = self
+        let templates: Option<Box<[PieceTemplate]>> = self
             .texts
             .iter()
             .map(|&(kind, start, end)| {
                 let is_here = |hole: &Hole| hole.start == start && hole.end == end;
                 let hole = holes.iter().position(is_here)?;
-                Some(Spoken { kind, hole })
+                Some(PieceTemplate { kind, hole })
             })
             .collect();
-        spoken.filter(|spoken| {
-            let is_heard = |place| spoken.iter().filter(|spoken| spoken.hole == place).count() == 1;
+        templates.filter(|templates| {
+            let is_a_text = |place| {
+                templates
+                    .iter()
+                    .filter(|template| template.hole == place)
+                    .count()
+                    == 1
+            };
             holes
                 .iter()
                 .enumerate()
-                .all(|(place, hole)| hole.kind != HoleKind::Output || is_heard(place))
+                .all(|(place, hole)| hole.kind != HoleKind::Output || is_a_text(place))
         })
     }
 }
@@ -126,27 +133,27 @@ mod tests {
     use crate::output::Reader;
     use crate::output::chat_chunks::ChatChunks;
 
-    fn spoken(chunk: &str) -> Option<Vec<(Kind, usize)>> {
+    fn templates(chunk: &str) -> Option<Vec<(Kind, usize)>> {
         let mut payload = Payload::default();
         payload.read(chunk.as_bytes(), Api::Chat, 64).unwrap();
-        let mut heard = Heard::default();
+        let mut notes = PieceNotes::default();
         ChatChunks::default()
             .read(chunk.as_bytes(), &mut |piece| {
-                heard.note(piece, chunk.as_bytes());
+                notes.note(piece, chunk.as_bytes());
             })
             .unwrap();
-        let spoken = heard.spoken(&payload.holes)?;
-        Some(spoken.iter().map(|s| (s.kind, s.hole)).collect())
+        let templates = notes.templates(&payload.holes)?;
+        Some(templates.iter().map(|s| (s.kind, s.hole)).collect())
     }
 
     fn of_delta(delta: &str) -> Option<Vec<(Kind, usize)>> {
-        spoken(&format!(
+        templates(&format!(
             "{{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}"
         ))
     }
 
     #[test]
-    fn texts_are_found_in_their_holes() {
+    fn each_text_is_matched_to_the_hole_that_holds_it() {
         assert_eq!(
             of_delta(r#"{"content":"","reasoning":"r"}"#),
             Some(vec![(Kind::Reasoning, 1), (Kind::Text, 0)])
@@ -159,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_more_than_its_holes_is_read() {
+    fn an_event_whose_pieces_depend_on_the_content_of_its_holes_has_no_templates() {
         for delta in [
             r#"{"reasoning":"r","reasoning_content":"r"}"#,
             r#"{"reasoning":"r","reasoning_content":""}"#,
@@ -170,6 +177,6 @@ mod tests {
             assert_eq!(of_delta(delta), None, "{delta}");
         }
         let two = r#"{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}"#;
-        assert_eq!(spoken(two), None);
+        assert_eq!(templates(two), None);
     }
 }
