@@ -83,6 +83,12 @@ CATALOGUE: Mapping[str, Entry] = {
         ("A GET of an endpoint that takes POST.",),
         ("The header `allow` of the reply lists the methods.",),
     ),
+    "metrics_not_public": Entry(
+        "403",
+        "`/metrics` names models, upstreams and cost, and is not shown where other machines can connect.",
+        ("`server.host` is no loopback address, and `server.metrics` does not say `public`.",),
+        ("Say `server: {metrics: public}` where whoever can connect may read them, and restart.",),
+    ),
     # === the request as HTTP ===
     "request_too_large": Entry(
         "413",

@@ -257,3 +257,12 @@ async def test_openais_own_client_is_content(gateway: StartGateway, config: dict
         with pytest.raises(openai.NotFoundError) as raised:
             await client.chat.completions.create(model="nothing", messages=[])
         assert raised.value.code == "model_not_found"
+
+
+async def test_metrics_are_shown_to_other_machines_only_where_that_is_said(
+    gateway: StartGateway, config: dict[str, Any]
+) -> None:
+    hidden = await (await gateway({**config, "server": {"host": "0.0.0.0"}})).client.get("/metrics")
+    assert (hidden.status_code, hidden.json()["error"]["code"]) == (403, "metrics_not_public")
+    public = await gateway({**config, "server": {"host": "0.0.0.0", "metrics": "public"}})
+    assert (await public.client.get("/metrics")).status_code == 200

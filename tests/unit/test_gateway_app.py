@@ -183,6 +183,57 @@ async def test_what_supervisors_ask_is_not_recorded(served: Harness, path: str) 
     assert await served.requests() == []
 
 
+# === who may read metrics ===
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.2", False),
+        ("gateway", False),
+    ],
+)
+async def test_metrics_are_not_shown_to_other_machines_unless_that_is_said(
+    start_gateway: Start, host: str, shown: bool
+) -> None:
+    response = await start_gateway(server={"host": host}).request("GET", "/metrics")
+    assert response.status == (200 if shown else 403)
+    if not shown:
+        assert response.error["code"] == response.headers["x-sluicegate-error"] == "metrics_not_public"
+        assert "server.metrics: public" in response.error["message"]
+        assert b"small" not in response.body
+    public = await start_gateway(server={"host": host, "metrics": "public"}).request("GET", "/metrics")
+    assert public.status == 200
+
+
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [
+        (("127.0.0.1", 80), 200),
+        (("::1", 80), 200),
+        (("localhost", 80), 200),
+        (("/run/sluicegate.sock", None), 200),
+        (None, 200),
+        (("10.0.0.1", 80), 403),
+        (("gateway", 80), 403),
+    ],
+)
+async def test_under_another_server_the_address_counts_that_a_request_came_to(
+    served: Harness, server: Any, status: int
+) -> None:
+    connection = Connection("GET", "/metrics")
+    connection.scope["server"] = server
+    served.begin()
+    await served.app(connection.scope, connection.receive, connection.send)
+    assert connection.response.status == status
+
+
 # === life cycle ===
 
 

@@ -7,7 +7,6 @@ unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes 
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from ipaddress import ip_address
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -520,9 +519,4 @@ class Config(Section):
     @property
     def is_open_unsaid(self) -> bool:
         """Whether anyone on another machine is served without a key, and nothing says that this is meant."""
-        if self.keys or self.access == "open":
-            return False
-        try:
-            return not ip_address(self.server.host).is_loopback
-        except ValueError:
-            return self.server.host != "localhost"
+        return not (self.keys or self.access == "open" or self.server.is_loopback)

@@ -1,5 +1,6 @@
 """The gateway's own side: where it listens, what it logs, and what bounds a request."""
 
+from ipaddress import ip_address
 from typing import Literal
 
 from pydantic import Field
@@ -23,6 +24,7 @@ from sluicegate.config.values import (
 
 Http = Literal["http1", "auto"]
 TlsVersion = Literal["1.2", "1.3"]
+MetricsAccess = Literal["loopback", "public"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -132,4 +134,17 @@ class ServerConfig(Section):
         default=True,
         description="Read the configuration file again whenever it changes; false: on SIGHUP only.",
     )
+    metrics: MetricsAccess = Field(
+        default="loopback",
+        description="Who may read `/metrics`, which names models, upstreams and their cost, without a key. "
+        "loopback: only where the gateway listens on a loopback address; public: anyone who can connect.",
+    )
     log: LogConfig = Field(default=LogConfig(), description="The structured log.")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

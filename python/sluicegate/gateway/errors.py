@@ -130,6 +130,14 @@ def method_not_allowed(method: str, path: str, allow: bytes) -> ErrorReply:
     return error_reply(405, message, code="method_not_allowed", headers=((b"allow", allow),))
 
 
+def metrics_not_public() -> ErrorReply:
+    return error_reply(
+        403,
+        "Metrics are not shown on an address that other machines reach; `server.metrics: public` shows them.",
+        code="metrics_not_public",
+    )
+
+
 def shutting_down() -> ErrorReply:
     return error_reply(
         503,

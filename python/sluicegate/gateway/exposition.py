@@ -1,7 +1,11 @@
 """`GET /metrics`."""
 
+from ipaddress import ip_address
+
+from sluicegate.gateway import errors
 from sluicegate.gateway.app_request import AppRequest
-from sluicegate.gateway.asgi import respond
+from sluicegate.gateway.asgi import Scope, respond
+from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
 
 PATH = "/metrics"
@@ -12,9 +16,27 @@ class MetricsEndpoint:
         self._state = state
 
     async def __call__(self, asked: AppRequest) -> None:
+        server = self._state.config.server
+        if server.metrics != "public" and not (server.is_loopback and _came_locally(asked.scope)):
+            raise Refused(errors.metrics_not_public())
         accept = asked.headers.get(b"accept", b"").decode("latin-1")
         metrics = self._state.metrics
         metrics.dropped_lines(self._state.log.dropped)
         await self._state.responses.backlog()
         content_type, body = await metrics.render(accept)
         await respond(asked.send, 200, [(b"content-type", content_type.encode())], body)
+
+
+def _came_locally(scope: Scope) -> bool:
+    """Whether the request came to a loopback address or a Unix socket.
+
+    Under a server that is not ours the configured host says nothing about where that server listens.
+    """
+    server = scope.get("server")
+    # ASGI 3.0, HTTP connection scope: the port of a Unix socket is None; some servers say 0.
+    if server is None or not server[1]:
+        return True
+    try:
+        return ip_address(server[0]).is_loopback
+    except ValueError:
+        return bool(server[0] == "localhost")
