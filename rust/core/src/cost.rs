@@ -1,4 +1,4 @@
-//! Putting cost into a usage object. What it costs is decided elsewhere; here the members that say so find their place.
+//! Adding the cost to a usage object. The amounts are given; this module inserts their members.
 
 use std::borrow::Cow;
 use std::ops::Range;

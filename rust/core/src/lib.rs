@@ -1,6 +1,6 @@
 //! The byte path of sluicegate: bytes in, bytes out, no I/O.
 //!
-//! Bytes of a reply are told apart by what they are (event stream, JSON, anything else), split into events or documents, and handed on
+//! The bytes of a reply are recognised as an event stream, JSON or neither, split into events or documents, and handed on
 //! as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
 
 pub mod chat;

@@ -29,7 +29,7 @@ pub const MAX_ITEMS: usize = 2048;
 /// Choices of one completion, 4,096. OpenAI allows 128; servers that take many prompts at once give a choice for each.
 pub const MAX_CHOICES: usize = 4096;
 
-/// Bytes of an upstream's id, model or tier that is repeated in each event of a translated reply, 512. What is longer counts as not said:
+/// Bytes of an upstream's id, model or tier that is repeated in each event of a translated reply, 512. What is longer counts as not given:
 /// the reply would be larger than what it is made of by that much for each token.
 pub const MAX_REPEATED: usize = 512;
 

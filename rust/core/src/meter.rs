@@ -1,4 +1,4 @@
-//! Counting the tokens of a reply of which nothing is known in advance: its protocol is told from its first payload.
+//! Reading the usage of a reply of unknown protocol, which is recognised by the first payload.
 
 use bytes::Bytes;
 
@@ -42,7 +42,7 @@ enum MeterState {
 }
 
 impl UsageMeter {
-    /// A meter for one reply. `dialect`: how the upstream counts; `None`: told from the numbers.
+    /// A meter for one reply. `dialect`: how the upstream counts; `None`: recognised from the usage object itself.
     #[must_use]
     pub fn new(dialect: Option<Dialect>, limits: Limits) -> Self {
         UsageMeter {
@@ -96,7 +96,7 @@ impl UsageMeter {
         self.placed(finished)
     }
 
-    /// What the pipeline says, with offsets in the reply.
+    /// The pipeline's error, with its offset counted from the reply's start.
     fn placed(&self, said: Result<(), Error>) -> Result<(), Error> {
         said.map_err(|error| Error::new(error.kind, error.offset + self.skipped))
     }
@@ -145,11 +145,11 @@ enum Scouted {
     Foreign,
 }
 
-/// Reads ahead to the first payload that tells the protocol.
+/// Reads ahead to the first payload that shows the protocol.
 struct Scout {
     body: Body,
     limits: Limits,
-    /// What was read, less whole events and documents: those told nothing, so they have no usage either.
+    /// What was read, without the whole events and documents before: they did not show the protocol, so they have no usage either.
     held: Vec<u8>,
     /// Bytes of the reply in front of `held`, a mark counted as one of them.
     skipped: u64,

@@ -1,4 +1,4 @@
-//! What an upstream's reply is, told from the first bytes of its body.
+//! Whether an upstream's reply is an event stream or JSON, recognised by the first bytes of its body.
 //!
 //! The bytes decide before the `Content-Type`: upstreams send event streams as `text/plain` and `application/json`, and JSON as
 //! `text/event-stream`. What neither shows to be JSON or an event stream is no reply of the API: the HTML page of a wrong base URL, a

@@ -1,4 +1,5 @@
-//! One reply's whole journey, from the upstream's bytes to the client's: what it is, where its events end, what it used, what it costs.
+//! The pipeline of one reply, from the upstream's bytes to the client's: recognises its form, splits it into events, reads usage, adds the
+//! cost.
 
 mod conversion;
 mod document;
@@ -64,11 +65,11 @@ pub struct ReplyPlan {
     pub hide_usage_chunk: bool,
     /// The client asked for a usage chunk.
     pub include_usage: bool,
-    /// The upstream's way of reporting usage; `None`: told from the numbers.
+    /// The upstream's way of reporting usage; `None`: recognised from the usage object itself.
     pub dialect: Option<Dialect>,
     /// Shown as `model` instead of the upstream's name.
     pub reply_model: Option<Box<str>>,
-    /// What a Response object says of its request. A reply can only be translated for a client of the Responses interface where it is known.
+    /// The members of a response object that repeat the request. Without it no reply can be translated for a client of the Responses interface.
     pub responses: Option<Arc<Echo>>,
     /// What that is made of where it is not given: for a response that is forwarded and broken off before the upstream has named it.
     pub asked: Option<Asked>,
@@ -127,7 +128,7 @@ impl Pricer for Unpriced {
 /// An error that the upstream sent inside its reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamError {
-    /// What it says.
+    /// Its beginning, as text.
     pub message: Box<str>,
     /// Its `code`, a number written out.
     pub code: Option<Box<str>>,
@@ -250,7 +251,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// An event or document that is larger than the limits allow, a completion that cannot be made a stream, or a body that is neither
-    /// JSON nor an event stream ([`Facts::quote`]). The machine must then be told to [`fail`](Self::fail).
+    /// JSON nor an event stream ([`Facts::quote`]). The caller must then call [`fail`](Self::fail).
     pub fn feed(
         &mut self,
         input: Bytes,

@@ -27,7 +27,7 @@ const INCLUDE_USAGE: &str = "include_usage";
 /// A client's own bound on output tokens, under the names that the interfaces have for it.
 const OUTPUT_BOUNDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
-/// The person that the client acts for, as it says.
+/// The end user that the client names.
 const USER: &str = "user";
 
 /// Bytes of a user's name that are taken; of a longer one nothing is.

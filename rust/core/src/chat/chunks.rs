@@ -61,9 +61,9 @@ impl ChunkKind {
 pub(super) struct Chunks<'a> {
     /// The completion.
     pub(super) text: &'a [u8],
-    /// What each chunk says before `choices`: members, each with a comma behind it.
+    /// The members of each chunk before `choices`, each with a comma behind it.
     pub(super) head: Vec<u8>,
-    /// Each chunk says `"usage":null`.
+    /// Each chunk has `"usage":null`.
     pub(super) nulls_usage: bool,
     /// Bytes that the stream may grow to.
     pub(super) limit: usize,
@@ -199,7 +199,7 @@ impl Chunks<'_> {
         self.push(&last, rest)
     }
 
-    /// A choice's object in a chunk before its last. `content` is the member that says something.
+    /// A choice's object in a chunk before its last. `content` is the member that the chunk carries.
     fn piece(&self, choice: &WholeChoice<'_>, content: &[u8], logprobs: Option<Value>) -> Vec<u8> {
         let mut piece = self.begin_piece(choice, content, logprobs);
         if choice.has_finish {
@@ -251,7 +251,7 @@ impl Chunks<'_> {
     }
 }
 
-/// A tool call as the one piece that says it: with its place as index, its type, and arguments that are a string.
+/// A tool call as one whole piece: with its place as index, its type, and arguments that are a string.
 fn write_call(text: &[u8], place: usize, call: Value, out: &mut Vec<u8>) {
     let members = fields(text, call);
     let says = |members: &[Field<'_>], key| {

@@ -1,4 +1,4 @@
-//! Which tool call a piece belongs to, for whoever puts calls together.
+//! Which tool call a piece belongs to.
 //!
 //! In the reference form each piece carries its call's `index`, and the first one `id`, `type` and the name as well. Upstreams break each part
 //! of that, so the index alone decides nothing:
@@ -28,7 +28,7 @@ pub(crate) trait KnownCall {
     fn arguments(&self) -> &[u8];
 }
 
-/// What a piece says about the call that it belongs to. Empty: nothing.
+/// The members of one piece of a call. An empty one was not given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPiece<'a> {
     pub(crate) index: Option<u64>,
@@ -91,7 +91,7 @@ fn is_ended_by(call: &impl KnownCall, piece: &CallPiece<'_>) -> bool {
     other_name || other_arguments
 }
 
-/// Whether a piece of this call says the whole call again.
+/// Whether a piece repeats the whole call.
 pub(crate) fn is_repeated_by(call: &impl KnownCall, piece: &CallPiece<'_>) -> bool {
     piece.name == call.name()
         && piece.arguments == call.arguments()

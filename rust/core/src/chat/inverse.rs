@@ -1,4 +1,4 @@
-//! The law of both directions: folding undoes unfolding.
+//! Property tests of both directions: folding undoes unfolding.
 
 use std::collections::{BTreeMap, VecDeque};
 

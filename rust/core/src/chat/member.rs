@@ -107,7 +107,7 @@ fn spelling(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// How much a value says: 0 for `null`, 1 for an empty string, array or object, 2 for everything else.
+/// How much content a value has: 0 for `null`, 1 for an empty string, array or object, 2 for everything else.
 pub(super) fn weight(text: &[u8], value: Value) -> u8 {
     match value.kind {
         Kind::Null => 0,

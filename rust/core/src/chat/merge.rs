@@ -1,4 +1,4 @@
-//! The engine of folding: members that are said in pieces, joined as the table in [`rules`](super::rules) says.
+//! The engine of folding: joins members that come in pieces by the table in [`rules`](super::rules).
 //!
 //! Nothing is decoded. The text of a string is appended as it is spelled between its quotes, which is the spelling of the whole: escapes
 //! stand for themselves, and the halves of a surrogate pair that two chunks share find each other. Numbers and unknown values are
@@ -32,7 +32,7 @@ impl Input<'_> {
     }
 }
 
-/// One object in the making: its members in the order in which they were first said.
+/// One object in the making: its members in the order in which they first came.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     members: Vec<(Box<[u8]>, Slot)>,
@@ -162,12 +162,12 @@ impl Object {
         }
     }
 
-    /// Whether the member `key` says something: it is there, not `null` and not empty.
+    /// Whether the member `key` is there, and neither `null` nor empty.
     pub(super) fn says(&self, key: &[u8]) -> bool {
         self.get(key).is_some_and(|slot| slot.weight() == 2)
     }
 
-    /// The members in the order in which they were first said.
+    /// The members in the order in which they first came.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Slot)> {
         self.members.iter().map(|(key, slot)| (&**key, slot))
     }

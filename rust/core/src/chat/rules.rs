@@ -1,8 +1,7 @@
-//! The table of joins: what becomes of a member that several chunks of one stream carry.
+//! How a member that several chunks of a stream carry is joined: one table for all members.
 //!
-//! A streamed answer says one thing in pieces, and each member has its own way of being pieced together: text is appended, an id is said
-//! once, a count is replaced by a newer one. Whatever is not named here is a member we do not know; the last value that says
-//! something is kept (`Join::Last`). That holds for unknown strings as well: most are labels that are repeated with each delta
+//! Each member has its own rule: text is appended, the first id is kept, a count is replaced by a newer one. Of a member that the table does
+//! not name, the last value that is neither null nor empty is kept (`Join::Last`). That holds for unknown strings as well: most are labels that are repeated with each delta
 //! (Groq's `channel`), and a label appended to itself is worse than a text of which only the end is kept.
 
 use crate::output::members::DeltaMember;
@@ -33,15 +32,15 @@ pub(super) enum Level {
 /// How the values that chunks give for one member are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Join {
-    /// The first value that says something (not `null`, `0`, empty) stays.
+    /// The first value that is not `null`, `0` or empty stays.
     First,
-    /// The last value that says something stays: `null` never replaces anything, an empty value only `null` or an empty one.
+    /// The last value stays, but `null` never replaces anything, an empty value only `null` or an empty one.
     Last,
     /// Strings are appended.
     Text,
     /// Strings of base64 are joined into one.
     Base64,
-    /// Strings are appended unless the whole name is said again.
+    /// Strings are appended, unless a chunk repeats the whole name.
     Name,
     /// Arrays are concatenated.
     List,

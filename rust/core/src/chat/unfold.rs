@@ -36,7 +36,7 @@ pub struct Unfold {
     pub include_usage: bool,
 }
 
-/// An event stream that says what `completion` says: for each choice a chunk with the role, then reasoning, content, refusal, what
+/// An event stream with the content of `completion`: for each choice a chunk with the role, then reasoning, content, refusal, what
 /// else the message holds, a chunk for each tool call, and a chunk with the finish reason and what else the choice holds; then usage, if it
 /// was asked for; then `[DONE]`. A text completion gives a chunk with the text and one with the finish reason for each choice.
 ///

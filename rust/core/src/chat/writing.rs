@@ -29,7 +29,7 @@ pub struct Written {
     pub include_usage: bool,
     /// Shown instead of the upstream's model.
     pub model: Option<Box<str>>,
-    /// Seconds since 1970, where the upstream says it too late.
+    /// Seconds since 1970, used where the upstream does not give its own time in time.
     pub created: Option<u64>,
 }
 
@@ -66,10 +66,10 @@ pub struct ChatWriter {
     /// Letters of the content, and how many there were before its present part.
     letters: u64,
     part_starts: u64,
-    /// Something of a summary was said; what of one comes next is another paragraph.
+    /// A summary has been written; the next one begins a new paragraph.
     summed_up: bool,
     paragraph: bool,
-    /// Pieces of reasoning that nobody can read.
+    /// Pieces of encrypted reasoning.
     sealed: u64,
     finish: Option<Vec<u8>>,
     begun: bool,
@@ -83,11 +83,11 @@ struct Chunks {
     created: Vec<u8>,
     model: Vec<u8>,
     service_tier: Vec<u8>,
-    /// What each chunk says before its choices.
+    /// The members of each chunk before its choices.
     head: Vec<u8>,
     /// All of it is known.
     is_settled: bool,
-    /// What each chunk says behind them.
+    /// The members of each chunk behind its choices.
     tail: &'static [u8],
     fold: Option<ChatFold>,
     chunk: Vec<u8>,
@@ -144,7 +144,7 @@ impl ChatWriter {
             .created
             .and_then(|number| number.split(|byte| *byte == b'.').next());
         fill(&mut chunks.created, seconds.filter(whole));
-        // llama.cpp says with its last event what others say with the first.
+        // llama.cpp sends with its last event what others send with the first.
         if self.begun && !chunks.is_settled {
             chunks.settle_head(&self.asked);
         }
@@ -278,7 +278,7 @@ impl ChatWriter {
             self.chunks.last(&usage, out);
         }
         match self.chunks.fold.take() {
-            // A fold that failed was too large: `held` says so.
+            // A fold that failed was too large; `held` reports that.
             Some(fold) => out.extend_from_slice(&fold.finish().unwrap_or_default()),
             None => out.extend_from_slice(b"data: [DONE]\n\n"),
         }
@@ -414,7 +414,7 @@ impl Chunks {
         head.extend_from_slice(b",\"choices\":[");
     }
 
-    /// A chunk that says `delta`.
+    /// A chunk with `delta`.
     fn delta(&mut self, delta: &[&[u8]], logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
         let tail = self.tail;
         let chunk = self.begin_chunk(out);

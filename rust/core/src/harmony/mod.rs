@@ -15,7 +15,7 @@
 //! | `to=python` | a call of the custom tool `python`: its input is code, no JSON |
 //! | no channel, or an unknown one | text |
 //!
-//! A prompt ends in `<|start|>assistant`, so a reply begins inside of a header; it may also begin with a header of its own, with part of one (`analysis`
+//! A prompt ends in `<|start|>assistant`, so a reply begins inside a header; it may also begin with a header of its own, with part of one (`analysis`
 //! or ` to=…`), or with text where the prompt went further. Tokens may be missing: a message ends where the next begins, or with the
 //! reply. A header without `<|message|>` has as its message what follows its own words, as openai-harmony reads it when it is not
 //! strict. `<|message|>` and `<|constrain|>` within a message are text, and so are `<|start|>` and `<|channel|>` where no header follows them.
@@ -67,7 +67,7 @@ pub struct Decoder {
 enum DecoderState {
     /// Before a message, or in its header.
     Header(Header),
-    /// In a message, of which something was said or not.
+    /// In a message; the flag is set once some of its text has been given.
     Body(Kind, bool),
 }
 

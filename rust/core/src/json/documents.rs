@@ -1,6 +1,6 @@
 //! JSON documents one behind the other: a single reply, NDJSON, or documents with nothing between them.
 //!
-//! Only brackets and strings are looked at, enough to tell where a document ends; whether it is JSON is for whoever reads it.
+//! Only brackets and strings are looked at, enough to tell where a document ends; whether it is valid JSON is left to its reader.
 
 use bytes::Bytes;
 

@@ -238,7 +238,7 @@ impl Delta {
         if let Some(value) = said.or_else(|| strings.next()) {
             give(&Piece::Reasoning(Reasoning::Text(value.content(text))));
         }
-        // OpenRouter's typed form: the same text once more, a summary, or what nobody can read.
+        // OpenRouter's typed form: the same text once more, a summary, or encrypted reasoning.
         for detail in self.details.iter().flat_map(|list| items(*list, text)) {
             let kind = member(detail, text, "type");
             let said_in = |name| filled(member(detail, text, name), text);

@@ -21,7 +21,7 @@ pub type Spelled<'a> = &'a [u8];
 /// One piece of output, in the order in which the model made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// What the upstream says of its reply; only the first of each member counts.
+    /// The reply's id, model and other members of its own; only the first value of each counts.
     Head(Head<'a>),
     /// Thinking.
     Reasoning(Reasoning<'a>),
@@ -75,14 +75,14 @@ pub struct Text<'a> {
     pub text: Spelled<'a>,
     /// A JSON array of token log probabilities in the form of Chat Completions (`choices[].logprobs.content`).
     pub logprobs: Option<&'a [u8]>,
-    /// What the text is for, where the model says so.
+    /// Whether the text is commentary or the answer, where the model marks it.
     pub phase: Option<Phase>,
 }
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Said on the way to the answer (gpt-oss: channel `commentary` without a recipient).
+    /// Text before the answer (gpt-oss: channel `commentary` without a recipient).
     Commentary,
     /// The answer.
     FinalAnswer,
@@ -109,7 +109,7 @@ pub struct Call<'a> {
 /// How a reply ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending<'a> {
-    /// As the upstream says: with a reason ([`Piece::Finish`]), or with its protocol's mark of the end.
+    /// The upstream marked the end: with a reason ([`Piece::Finish`]), or in the way of its protocol.
     Regular,
     /// Before its end.
     Failed(Failure<'a>),
@@ -135,9 +135,9 @@ pub struct Spent<'a> {
     pub members: Option<&'a Members>,
 }
 
-/// Makes a protocol of pieces. Bounded by whoever gives them, see [`held`](Self::held).
+/// Writes pieces in one protocol. It bounds nothing itself: its caller checks [`held`](Self::held).
 pub trait Writer: Send {
-    /// Takes in one piece, and appends what the client can be told by now.
+    /// Takes one piece, and appends what can be sent to the client by now.
     fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>);
 
     /// The reply's end: what is open is closed. Called once; nothing is written after it. `now`: seconds since 1970, where known.

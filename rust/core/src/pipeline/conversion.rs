@@ -1,4 +1,4 @@
-//! Replies that are not what the client asked for: a stream made of a completion, a completion made of a stream.
+//! Replies in another form than the client asked for: makes a stream of a whole completion, or a completion of a stream.
 
 use bytes::Bytes;
 
@@ -63,7 +63,7 @@ impl Folding {
             {
                 Err(error)
             }
-            // What is no chunk was counted as malformed; a reported error is said at the end.
+            // A payload that is not a chunk was counted as malformed; an error that was reported is written at the end.
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! JSON on its way through: one document, or several back to back.
+//! Forwarding JSON: one document, or several back to back.
 
 use bytes::Bytes;
 

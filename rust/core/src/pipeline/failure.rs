@@ -1,4 +1,4 @@
-//! Saying in the reply's own protocol that it will not come to its end.
+//! Writing an error in the reply's own protocol, for a reply that cannot be completed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Api, StreamError};
 /// Of a response that neither the upstream nor the caller names.
 pub(super) const NO_ID: &str = "resp_unknown";
 
-/// What is to be said.
+/// The error to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure<'a> {
     pub(super) error_type: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Known<'a> {
     pub(super) forwarded: Option<&'a Fold>,
     /// The last `sequence_number`.
     pub(super) sequence: Option<u64>,
-    /// What the upstream has said of its failure, in an event of its own.
+    /// The error that the upstream sent in an event of its own.
     pub(super) error: Option<&'a StreamError>,
     /// Shown instead of the upstream's.
     pub(super) model: Option<&'a str>,

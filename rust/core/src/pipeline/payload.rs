@@ -1,4 +1,4 @@
-//! What one payload says that forwarding has to know: one pass over its JSON, no tree, nothing kept but places.
+//! Reading the members of one payload that forwarding needs: one pass over its JSON, no tree; only positions are kept.
 
 use std::borrow::Cow;
 
@@ -52,7 +52,7 @@ pub(super) enum Choices {
 pub(super) struct Payload {
     pub(super) report: Report,
     pub(super) choices: Choices,
-    /// The first finish reason that says something.
+    /// The first finish reason that is neither null nor empty.
     pub(super) finish: Option<Value>,
     /// Text, reasoning, a refusal or a tool call is there, whatever the holes hold.
     pub(super) bears_output: bool,
@@ -72,7 +72,7 @@ pub(super) struct Payload {
     pub(super) status: Option<Value>,
     /// `type` of the item or content block.
     pub(super) part_type: Option<Value>,
-    /// `error` where it says something, or the payload itself where it is an error.
+    /// `error`, unless it is null or empty; or the payload itself if it is an error object.
     pub(super) error: Option<StreamError>,
     message: Option<Value>,
     code: Option<Value>,

@@ -1,4 +1,5 @@
-//! A response whose events are made anew keeps its name: the client may ask the upstream for it, or go on from it.
+//! Rewriting the events of a response that breaks the protocol. It keeps its id, because the client may fetch it from the upstream by
+//! that id, or continue from it.
 
 use std::sync::Arc;
 

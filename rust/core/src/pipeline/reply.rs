@@ -1,4 +1,4 @@
-//! What is known of one reply, and what each payload means for it: the same for events and for documents.
+//! What is known of one reply, updated from each payload, whether it is an event or a document.
 
 use std::ops::Range;
 
@@ -51,7 +51,7 @@ pub(super) struct Bearing {
 pub(super) struct Reply {
     pub(super) plan: ReplyPlan,
     pub(super) facts: Facts,
-    /// The first error that the upstream sent inside the reply, whole: a client that is told of it anew is told all of it.
+    /// The first error that the upstream sent inside the reply, whole, so that an error written anew can repeat all of it.
     pub(super) error: Option<StreamError>,
     pub(super) edits: Splice,
     pub(super) payload: Payload,
@@ -124,7 +124,7 @@ impl Reply {
         }
     }
 
-    /// Output has come. How many tokens it is cannot be told from anything but events.
+    /// Notes that output has come. The number of tokens can only be estimated from events.
     pub(super) fn note_started(&mut self) {
         self.facts.output_started = true;
         self.progress = true;
@@ -224,7 +224,7 @@ impl Reply {
         self.tally_changed = true;
     }
 
-    /// What is to be added to a usage object that says what is known by now.
+    /// The cost members to add to a usage object, from the usage known so far.
     pub(super) fn ask_price(&mut self, pricer: &mut dyn Pricer) -> Option<Members> {
         self.settle();
         pricer.price(self.facts.usage.as_ref()?)

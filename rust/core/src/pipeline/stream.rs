@@ -1,4 +1,4 @@
-//! An event stream on its way through: each event is recognised or read, and goes on, goes on edited, or stays out.
+//! Forwarding an event stream: each event is recognised by its shape or parsed, and is forwarded, edited, or left out.
 
 use std::ops::Range;
 
@@ -255,7 +255,7 @@ fn show(
 /// What one event was found to be.
 pub(super) struct Read {
     pub(super) verdict: Verdict,
-    /// Where its data begins, if that is one line that says nothing but text and counts: no end, no error. Such an event may be recognised by
+    /// Where its data begins, if that is one line with nothing but text and counts: no end, no error. Such an event may be recognised by
     /// its shape.
     pub(super) plain_from: Option<usize>,
 }

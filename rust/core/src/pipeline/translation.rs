@@ -191,7 +191,7 @@ impl Translation {
         Ok(())
     }
 
-    /// The upstream ended. A reply that broke off stays open: [`fail`](Self::fail) says what happened.
+    /// The upstream ended. A reply that broke off stays open until [`fail`](Self::fail) writes the error.
     pub(super) fn finish(
         &mut self,
         reply: &mut Reply,
@@ -220,7 +220,7 @@ impl Translation {
         Ok(())
     }
 
-    /// The reply cannot be completed. Of a reply that is no stream nothing was said so far, and the error is its document.
+    /// The reply cannot be completed. If it is not a stream, nothing of it has been sent yet, and the error is its only document.
     pub(super) fn fail(&mut self, failure: failure::Failure<'_>, api: Api, out: &mut Vec<Bytes>) {
         if self.ended {
             return;

@@ -1,4 +1,4 @@
-//! What a request cost, and how its usage object says so.
+//! The cost of a request, and its members in the usage object.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::cost::Members;
 /// Decimal digits of a millionth: no scale is smaller than this.
 pub(super) const MILLIONTHS: usize = 6;
 
-/// How a usage object says what it cost.
+/// The form in which a usage object shows its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostStyle {
     /// `cost` and `cost_details`, in USD, as OpenRouter does.

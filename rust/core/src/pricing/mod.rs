@@ -2,7 +2,7 @@
 //!
 //! Amounts are whole numbers of 10^-scale USD, 256 bits wide. The configuration allows prices of 24 digits on either
 //! side of the point, per million tokens, and counts have 64 bits: every such cost fits. What does not fit is unknown.
-//! `sluicegate.pricing` says the same in Python, and a property test holds the two together.
+//! `sluicegate.pricing` does the same in Python, and a property test compares the two.
 
 mod cost;
 mod rates;

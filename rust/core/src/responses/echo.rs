@@ -1,4 +1,4 @@
-//! What a response says of the request that it answers.
+//! The members of a response that repeat the request.
 //!
 //! A Response object repeats most of its request (`instructions`, `tools`, `temperature`, …), in each event that carries one. All of
 //! it is spelled once, when the request is read, and copied from there.
@@ -30,7 +30,7 @@ pub struct Echo {
     /// None of `id`, `object`, `created_at`, `completed_at`, `status`, `error`, `incomplete_details`, `model`, `output`, `service_tier` and
     /// `usage` is among them.
     pub members: Bytes,
-    /// Names of the custom tools that the upstream was told of as functions with one string argument `input`: the functions' names.
+    /// Names of the custom tools that were sent to the upstream as functions with one string argument `input`: the functions' names.
     pub custom_tools: BTreeSet<Box<str>>,
     /// Of functions whose tools have other names than they, these names. A call of such a function is a call of the tool.
     pub namespaced: BTreeMap<Box<str>, Namespaced>,
@@ -69,7 +69,7 @@ pub struct Namespaced {
     pub name: Box<str>,
 }
 
-/// A member that is repeated: its name, the types that it may have, and what stands for it where the request says nothing.
+/// A member that is repeated: its name, the types that it may have, and its value where the request does not have it.
 type Repeated = (&'static str, &'static [Kind], &'static [u8]);
 
 const BOOLEAN: &[Kind] = &[Kind::True, Kind::False];
@@ -104,7 +104,7 @@ const REPEATED: [Repeated; 22] = [
 ];
 
 impl Echo {
-    /// Of a request that says nothing but `model`.
+    /// The echo of a request that has only `model`.
     #[must_use]
     pub fn new(response_id: &str, created_at: u64, model: &str) -> Self {
         Echo::build(response_id, created_at, model, |_| None)

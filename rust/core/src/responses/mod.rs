@@ -1,7 +1,7 @@
 //! The Responses interface.
 //!
 //! * [`request`]: requests, and what becomes of them for an upstream that speaks Chat Completions.
-//! * [`echo`]: what a response says of the request that it answers.
+//! * [`echo`]: the members of a response that repeat the request.
 //! * [`beginning`]: a background response before an upstream speaks.
 //! * [`conversation`]: the items of requests and responses that are kept.
 //! * [`fold`]: a response whose events are known, and what it looks like so far.

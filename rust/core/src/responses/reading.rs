@@ -9,8 +9,8 @@
 //! - a `done` event of one item after the first deltas of the next (llama.cpp);
 //! - `response.completed` for a response that is incomplete (vLLM): its status counts, and `incomplete_details`.
 //!
-//! An item that stands in no event under a name that was heard before is found by its id, its `call_id`, its `output_index`, or its place, in this
-//! order. Of a text that is said again only what was not said before is given, and that only where it begins like what was.
+//! The item that an event belongs to is found by its id, its `call_id`, its `output_index`, or its position, in this order. When a text is
+//! repeated as a whole, only the part that has not been given yet is given, and only if the beginning equals what was given.
 //!
 //! Items with a meaning of their own (`web_search_call`, `mcp_call`, `compaction`, …) are given whole when they are done. The events that tell how
 //! far they have come are not given. Reasoning of which nothing can be read is such an item too.
@@ -180,7 +180,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Where among the texts of its sort a text stands, as far as the event says.
+    /// The index of a text among those of its sort, as far as the event gives it.
     fn index_of(&self, place: usize, sort: Sort, event: &Event<'_>) -> u64 {
         let said = match sort {
             Sort::Summary => event.summary_index,
@@ -206,7 +206,7 @@ impl ResponseEvents {
         self.describe(place, item, give);
     }
 
-    /// What an item says of itself before its texts.
+    /// The members of an item that come before its texts.
     fn describe(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         let Some(known) = self.items.get_mut(place) else {
             return;
@@ -261,7 +261,7 @@ impl ResponseEvents {
         self.take_part(place, sort, index, part, name, give);
     }
 
-    /// A whole part, of which some may have been said before.
+    /// Reads a whole part; some of its text may have been given already.
     fn take_part(
         &mut self,
         place: usize,
@@ -331,7 +331,7 @@ impl ResponseEvents {
         }
     }
 
-    /// A whole item, of which some may have been said before.
+    /// Reads a whole item; some of it may have been given already.
     fn take_item(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         self.describe(place, item, give);
         let Some(class) = self.items.get(place).map(|known| known.class) else {
@@ -398,7 +398,7 @@ impl ResponseEvents {
         }
     }
 
-    /// What nobody can read of reasoning; the item itself where there is nothing else of it.
+    /// Gives the encrypted content of reasoning; the item itself if it has no readable text.
     fn take_sealed(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         let Some(known) = self.items.get(place) else {
             return;
@@ -426,7 +426,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Gives what of `whole` was not said before.
+    /// Gives the part of `whole` that has not been given yet.
     fn say_rest(
         &mut self,
         place: usize,

@@ -1,4 +1,4 @@
-//! Text that goes out piece by piece and is said once more, whole, when it is done.
+//! Text that is sent in deltas, and once more as a whole when it is done.
 
 use super::vocabulary::{Delta, Journal};
 
@@ -6,7 +6,7 @@ use super::vocabulary::{Delta, Journal};
 #[derive(Debug)]
 pub(super) struct Run {
     delta: Delta,
-    /// What was said so far, spelled.
+    /// The text so far, as between the quotes of a JSON string.
     text: Vec<u8>,
     /// Half of a surrogate pair that the last piece ended in: no event could be decoded that held it alone.
     half: Vec<u8>,

@@ -1,4 +1,4 @@
-//! How the Responses interface spells what happens: events, items, parts. JSON is written straight into the stream's bytes.
+//! The JSON of the Responses interface: events, items, parts. It is written straight into the stream's bytes.
 //!
 //! Every event is written whole, with LF, its name equal to its `type`, and without `id` (Open Responses, "Streaming"). Text comes
 //! spelled, as it stands between the quotes of a JSON string.
@@ -36,7 +36,7 @@ impl Journal {
         self.shown
     }
 
-    /// Appends one event; `members` appends what it says beside type and number, each member with a comma before it.
+    /// Appends one event; `members` appends its members other than `type` and `sequence_number`, each with a comma before it.
     pub(super) fn event(
         &mut self,
         kind: &str,
@@ -52,7 +52,7 @@ impl Journal {
         out.extend_from_slice(b"}\n\n");
     }
 
-    /// Appends the event that says why the response fails.
+    /// Appends the `error` event with the reason why the response fails.
     pub(super) fn error(&mut self, failure: Failure<'_>, out: &mut Vec<u8>) {
         self.event("error", out, |out| {
             key("code", out);
@@ -126,7 +126,7 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// Deltas of type `kind`; `place` says of what, as members each with a comma before it.
+    /// Deltas of type `kind`; `place` has the members that name the item and the part, each with a comma before it.
     pub(super) fn new(kind: &str, place: &[u8]) -> Self {
         Delta {
             head: opening(kind),

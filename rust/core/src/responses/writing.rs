@@ -19,8 +19,8 @@
 //! Empty text changes nothing. White space behind reasoning, or while calls are open, waits for what comes next: many models write a line
 //! or two between their reasoning and a tool call, which make no message. It is dropped there and nowhere else.
 //!
-//! What is open is closed by what follows it or by the end, not by the reason why the model stopped: upstreams send that twice, with the
-//! last text, and before it.
+//! What is open is closed by the next piece or by the end of the reply, not by the finish reason: some upstreams send it twice, with
+//! the last text or before it.
 
 mod calls;
 pub(super) mod heading;
@@ -67,9 +67,9 @@ pub struct ResponsesWriter {
     items: Items,
     state: WriterState,
     calls: Calls,
-    /// White space that may turn out to be no message.
+    /// White space that is written only if text follows it.
     waiting: Option<Waiting>,
-    /// Text came, though it was empty.
+    /// A piece of text came, even if it was empty.
     spoke: bool,
     finish: Option<Finish>,
     begun: bool,
@@ -78,7 +78,7 @@ pub struct ResponsesWriter {
     taken: usize,
 }
 
-/// What is open.
+/// What the last piece left open.
 #[derive(Debug)]
 enum WriterState {
     Nothing,
@@ -93,12 +93,12 @@ struct Waiting {
     phase: Option<Phase>,
 }
 
-/// What the reason says why the model stopped.
+/// The status of the response that the finish reason leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
     Completed,
     Incomplete(&'static str),
-    /// The upstream gave up.
+    /// The upstream stopped because of an error.
     Failed,
 }
 
@@ -116,8 +116,8 @@ impl Finish {
 }
 
 impl ResponsesWriter {
-    /// A writer for the response to the request that `echo` is of. `model` is shown instead of the upstream's. `shown`: the client wants
-    /// events; without, the response is written when it ends, as a JSON object.
+    /// A writer for the response to the request that `echo` was made from. `model` replaces the upstream's name of the model. `shown`:
+    /// the client gets events; otherwise the response is written as one JSON object when it ends.
     #[must_use]
     pub fn new(echo: Arc<Echo>, model: Option<&str>, shown: bool) -> Self {
         ResponsesWriter {

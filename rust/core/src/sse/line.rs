@@ -85,7 +85,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// What a line says. The slices borrow from the line.
+/// One parsed line. The slices borrow from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// Nothing: the event ends here.

@@ -49,7 +49,7 @@ pub struct Usage {
     pub output_image_tokens: Option<u64>,
     /// The cost that the upstream itself reported, digit for digit as it wrote the number.
     pub upstream_cost: Option<Box<str>>,
-    /// The member that held it (`cost`, `cost_in_usd_ticks`, …), which says its unit.
+    /// The member that held it (`cost`, `cost_in_usd_ticks`, …), which gives its unit.
     pub upstream_cost_field: Option<&'static str>,
 }
 

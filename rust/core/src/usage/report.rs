@@ -45,7 +45,7 @@ pub(crate) enum Meaning {
     Count(Count),
     /// Its value is an object with more of them.
     Object(Within),
-    /// Its value is what the upstream charges; the name says the unit.
+    /// Its value is what the upstream charges, in the unit that the name gives.
     Cost(&'static str),
     /// Its value is a list of usage objects, one for each run of the model.
     Runs,
@@ -58,7 +58,7 @@ pub(crate) struct Report {
     pub(crate) counts: Counts,
     /// The usage object itself; where there are several, the one at the usual place.
     pub(crate) object: Option<Value>,
-    /// The number that the upstream charges, and the name that says its unit.
+    /// The number that the upstream charges, and the name of the member, which gives its unit.
     pub(crate) cost: Option<(Range<usize>, &'static str)>,
     /// Something was counted outside of `object`.
     pub(crate) elsewhere: bool,
@@ -126,7 +126,7 @@ impl Report {
     }
 }
 
-/// Sets the counts that an object holds. Whether it says more than counts: what the upstream charges, or the model's runs.
+/// Sets the counts that an object holds. Returns whether it holds more than counts: what the upstream charges, or the model's runs.
 fn read_counts(text: &[u8], object: Value, within: Within, counts: &mut Counts) -> bool {
     if let Some(says_more) = values::read(object.bytes(text), within, counts) {
         return says_more;

@@ -1,16 +1,17 @@
-//! From what was reported to the normal form: which part is inside its whole is settled here, once.
+//! From the reported counts to the normal form. Whether a count is included in its total (cached tokens in the input, reasoning in the
+//! output) is decided here only.
 
 use super::counts::{Count, Counts};
 use super::{Dialect, Usage};
 
-/// Where a part is counted.
+/// Whether a total includes one of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inclusion {
-    /// In its whole.
+    /// The total includes it.
     Inside,
-    /// In addition to it.
+    /// It comes in addition to the total.
     Beside,
-    /// In addition to it, unless the total is the sum without it.
+    /// It comes in addition, unless `total_tokens` is the sum without it.
     BesideUnlessTotalSaysInside,
 }
 

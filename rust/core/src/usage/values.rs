@@ -25,7 +25,7 @@ struct Scratch {
     buffers: Buffers,
 }
 
-/// Sets the counts that `object` holds. Some: whether it also says what the upstream charges, or of the model's runs. None: simd-json refuses the object, and
+/// Sets the counts that `object` holds. Some: whether it also holds the upstream's charge, or the model's runs. None: simd-json refuses the object, and
 /// nothing was set.
 pub(super) fn read(object: &[u8], within: Within, counts: &mut Counts) -> Option<bool> {
     if object.len() > KEPT {

@@ -1,4 +1,4 @@
-//! Tool calls: which of them a piece belongs to, and the deltas that say so.
+//! Tool calls: which of them a piece belongs to, and the delta that is written for it.
 
 use super::Chunks;
 use crate::chat::identity::{CallPiece, Identities, KnownCall, is_repeated_by};

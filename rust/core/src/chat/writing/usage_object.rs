@@ -2,7 +2,7 @@
 
 use crate::output::Spent;
 
-/// Appends what was used as chat says it. The three counts that its types require are there; a part that was not reported is not. What the
+/// Appends the usage in the form of Chat Completions. The three counts that its types require are there; a part that was not reported is not. What the
 /// upstream charged keeps its name, unless that is one of the added members'.
 pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
     let usage = spent.usage;

@@ -1,4 +1,4 @@
-//! What an event says, and which text it is about.
+//! One event of a response stream: its members, and which text it belongs to.
 
 use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind, Members, Value};
@@ -86,7 +86,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The text that an event of this type says the next part of, or all of; whether it is a custom tool's.
+/// The sort of text that an event of this type continues or repeats as a whole; and whether it is a custom tool's input.
 pub(in crate::responses) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
     Some(match kind {
         b"response.output_text.delta" | b"response.output_text.done" => (Sort::Text, false),

@@ -1,4 +1,4 @@
-//! The items of one response as they are known so far, and which of them an event means.
+//! The items of one response as far as they are known, and how to find the item that an event belongs to.
 
 use crate::json::node::Node;
 use crate::limits::MAX_ITEMS;
@@ -85,16 +85,16 @@ pub(super) struct KnownItem {
     latest_id: Box<[u8]>,
     call_id: Box<[u8]>,
     output_index: Option<u64>,
-    /// An event said that it begins.
+    /// Its `response.output_item.added` event has come.
     announced: bool,
-    /// An event said that it is done.
+    /// Its `response.output_item.done` event has come.
     pub(super) done: bool,
     /// Of a call: its place among the calls.
     pub(super) call: u64,
     /// Of a call: its id was given, and its name.
     pub(super) identified: bool,
     pub(super) named: bool,
-    /// Of reasoning: what cannot be read was given.
+    /// Of reasoning: its encrypted content was given.
     pub(super) sealed: bool,
     /// Of a message.
     pub(super) phase: Option<Phase>,
@@ -112,7 +112,7 @@ impl KnownItem {
         self.parts.iter().rposition(is_it)
     }
 
-    /// An event said that a part begins.
+    /// Counts a part whose beginning an event announced.
     pub(super) fn announce_part(&mut self, sort: Sort) {
         let [content, summary] = &mut self.announced_parts;
         *if sort == Sort::Summary {
@@ -158,7 +158,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// All items, in the order in which they were first heard of.
+/// All items, in the order in which events first named them.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     items: Vec<KnownItem>,
@@ -223,7 +223,7 @@ impl Items {
         place
     }
 
-    /// The item that an event tells something of.
+    /// The item that an event belongs to.
     pub(super) fn told_of(&mut self, name: Name<'_>, class: Class) -> usize {
         let place = self
             .by_id(name, class)

@@ -1,11 +1,11 @@
-//! What was said of a text so far, without keeping it.
+//! A fingerprint of the part of a text that has come so far, so that the text itself need not be kept.
 
 /// FNV-1a's numbers for 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The length and a hash of a text that came in pieces. Both count UTF-16 units: pieces may be spelled in another way than the whole is, and
-/// may be cut between the halves of a surrogate pair.
+/// The length and a hash of a text that came in pieces, both over UTF-16 code units: the pieces may use other JSON escapes than the whole
+/// text does, and may be cut between the halves of a surrogate pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextSoFar {
     units: u64,
@@ -31,7 +31,7 @@ impl TextSoFar {
         self.hash = (self.hash ^ u64::from(unit)).wrapping_mul(PRIME);
     }
 
-    /// Takes in the next piece, spelled.
+    /// Adds the next piece, given as it stands between the quotes of a JSON string.
     pub(super) fn push(&mut self, piece: &[u8]) {
         let mut at = 0;
         while let Some((units, len)) = letter(piece, at) {
@@ -40,7 +40,8 @@ impl TextSoFar {
         }
     }
 
-    /// What of `whole`, spelled, has not been said. None where it does not begin with what was.
+    /// The part of `whole` behind the text so far; None if `whole` does not begin with that text. Both stand as between the quotes of
+    /// a JSON string.
     pub(super) fn rest_of(self, whole: &[u8]) -> Option<&[u8]> {
         let mut so_far = TextSoFar::default();
         let mut at = 0;
@@ -56,7 +57,7 @@ impl TextSoFar {
     }
 }
 
-/// The letter at `at` of spelled text as UTF-16, and the bytes that it takes.
+/// The character or escape at `at` of a JSON string's content: its UTF-16 code units, and its length in bytes.
 fn letter(text: &[u8], at: usize) -> Option<([Option<u16>; 2], usize)> {
     let &first = text.get(at)?;
     let one = |unit: u8, len| Some(([Some(u16::from(unit)), None], len));

@@ -113,7 +113,7 @@ impl ResponsesRequest {
 
     /// See [`refers`](Self::refers).
     pub(super) fn has_references(&self) -> bool {
-        // Most requests refer to nothing, which one look at their bytes tells; an escape may hide a name.
+        // Most requests refer to no item, and a search of their bytes shows it. An escape may hide a name, so any escape counts.
         let hints: [&[u8]; 3] = [b"\"id\"", b"item_reference", b"\\u"];
         let body = self.body();
         if hints.iter().all(|hint| memmem::find(body, hint).is_none()) {

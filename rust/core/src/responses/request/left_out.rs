@@ -1,4 +1,4 @@
-//! What an upstream is not told of a request: a list that no request can make long.
+//! The parts of a request that are not sent to its upstream: a list of bounded length, whatever the request holds.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ const MAX_NAMED: usize = 16;
 /// The longest name of a part, in bytes.
 const MAX_NAME: usize = 64;
 
-/// The parts of a request that its upstream is not told.
+/// The parts of a request that are not sent to its upstream.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     named: Vec<Box<str>>,
@@ -16,7 +16,7 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// The part at `place`, whose name says what it is.
+    /// Adds the part at `place`.
     pub(super) fn add(&mut self, place: impl Display) {
         self.note(|| place.to_string());
     }

@@ -3,7 +3,7 @@
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 //!
 //! * [`from_chat`]: a request to Chat Completions for an upstream that speaks Responses only.
-//! * [`items`]: the items of the input, for whoever keeps conversations.
+//! * [`items`]: the input as a list of items, for the store of conversations.
 //! * [`to_chat`]: the request for an upstream that speaks Chat Completions only.
 
 pub mod from_chat;

@@ -1,4 +1,4 @@
-//! Why a request can't be put to an upstream.
+//! Why a request cannot be translated for an upstream.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::record::cut;
 
-/// What the client is told, as status 400 and `invalid_request_error`.
+/// The error that the client gets, with status 400 and the type `invalid_request_error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The member that is at fault, `tools[2]` or `input[3].content[0].type`.
@@ -53,7 +53,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Where in a request something is, spelled only when it is told to somebody.
+/// A place in a request, turned into text only when an error names it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'p> {
     /// A member of the request.

@@ -3,7 +3,7 @@
 //! | `type` | for an upstream that speaks Chat Completions |
 //! | --- | --- |
 //! | `function` | a function; its schema byte for byte |
-//! | `custom` | a function with one string argument `input`; a grammar is told in the description |
+//! | `custom` | a function with one string argument `input`; a grammar is repeated in the description |
 //! | `namespace` | its functions and custom tools, each as `NAMESPACE__NAME` (of the namespace `functions`: `NAME`) |
 //! | `web_search`, `web_search_preview`, `image_generation`, `tool_search`, `programmatic_tool_calling` | left out where the client offers other tools as well and forces none of these: agents offer them with every request. Refused otherwise |
 //! | any other | refused: it names what the client itself has set up, such as files, a container or a server |
@@ -42,7 +42,7 @@ pub(in crate::responses) struct Tool<'a> {
 #[derive(Clone, Debug, Default)]
 pub(in crate::responses) struct Offer<'a> {
     pub(in crate::responses) tools: Vec<Tool<'a>>,
-    /// Where tools stand that the upstream is not told of, and their types.
+    /// The places and types of the tools that are not sent to the upstream.
     pub(super) left_out: Vec<(Box<str>, Box<str>)>,
     /// Whether tools were looked for in the input: not where their type's name is nowhere in it.
     pub(super) looked_at_input: bool,
@@ -239,7 +239,7 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// What tells a tool from the others.
+/// What identifies a tool.
 fn key(namespace: Option<&str>, name: &str) -> (Option<Box<str>>, Box<str>) {
     (namespace.map(Into::into), name.into())
 }
@@ -357,10 +357,10 @@ pub(super) fn unsupported(place: &Place<'_>, kind: &str) -> Refusal {
     )
 }
 
-/// Which tools the model may call, as Chat Completions says it.
+/// Which tools the model may call, in the form of Chat Completions.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// `tool_choice`; None: not said.
+    /// `tool_choice`; None: the request has none.
     pub(super) json: Option<Vec<u8>>,
     /// Names of the functions it may call; None: all.
     pub(super) only: Option<BTreeSet<Box<str>>>,

@@ -32,7 +32,7 @@ struct Call {
     /// As they came.
     arguments: Vec<u8>,
     extra: Option<Vec<u8>>,
-    /// The upstream says that its input is free text.
+    /// The upstream called a custom tool, whose input is free text.
     is_free: bool,
     item: Option<Announced>,
 }
@@ -101,7 +101,7 @@ impl Calls {
         self.open_from = self.list.len();
     }
 
-    /// Whether a piece says nothing that is new while no call is open: all of it, or nothing at all, of one that is closed.
+    /// Whether a piece that comes while no call is open adds nothing: it repeats a closed call, or it is empty.
     pub(super) fn know(&self, piece: &Piece<'_>) -> bool {
         let said = said(piece);
         let place = self.identities.place(&self.list, &said);

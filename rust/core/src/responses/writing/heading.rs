@@ -1,4 +1,4 @@
-//! The response object.
+//! The response object without its output.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const SERVICE_TIERS: [&[u8]; 7] = [
     b"ultrafast",
 ];
 
-/// What a response object says but for its output.
+/// The members of a response object except its output.
 #[derive(Debug)]
 pub(in crate::responses) struct Heading {
     echo: Arc<Echo>,
@@ -61,7 +61,7 @@ impl Heading {
         }
     }
 
-    /// Takes in what the upstream says of its reply. A response that the client knows keeps its model.
+    /// Takes the id, the model and other members that the upstream gave its reply. A response that the client knows keeps its model.
     pub(super) fn note(&mut self, head: &Head<'_>, is_known: bool) {
         if let Some(model) = head.model.filter(|_| !self.model_is_set && !is_known) {
             self.model = model.to_vec();

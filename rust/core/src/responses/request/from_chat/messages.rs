@@ -193,7 +193,7 @@ impl<'t, 'w> Items<'t, 'w> {
         }
     }
 
-    /// An id, where an item must have one: these are known to nobody else.
+    /// A made-up id for an item that must have one; the upstream has never seen it.
     fn id(&mut self, prefix: &str) {
         self.out.key("id");
         self.out.text(&format!("{prefix}{}", self.ids));

@@ -40,12 +40,12 @@ pub struct ResponsesTarget {
 pub struct FromChat {
     /// One JSON object.
     pub body: Bytes,
-    /// What the upstream was not told: `messages[3].reasoning_content`, `prediction`. At most 16 of at most 64 bytes, and behind them how
+    /// The parts that are not sent to the upstream: `messages[3].reasoning_content`, `prediction`. At most 16 of at most 64 bytes, and behind them how
     /// many more there are.
     pub left_out: Vec<Box<str>>,
 }
 
-/// What a request says of members whose meaning changes on the way.
+/// The members of a request whose meaning changes in the translation.
 #[derive(Default)]
 struct Read<'a> {
     messages: Option<Node<'a>>,
@@ -232,7 +232,7 @@ fn write_reasoning(read: &Read<'_>, writer: &mut Writer) -> Result<(), Refusal> 
     write_object("reasoning", inner, read.reasoning, &["effort"], writer)
 }
 
-/// An object of members that the client has said elsewhere, and of those that it says in the object's own form.
+/// An object made of members that Chat Completions has elsewhere, and of those that the client gave in the object itself.
 fn write_object(
     name: &'static str,
     mut inner: Writer,

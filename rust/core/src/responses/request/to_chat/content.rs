@@ -24,7 +24,7 @@ pub(super) enum ContentPart<'a> {
     File([Option<Node<'a>>; 3]),
     /// A part in the form of Chat Completions.
     Same(&'a [u8]),
-    /// A line that says of which call what follows is the output.
+    /// A line that names the call whose output follows.
     OutputOf(&'a [u8]),
 }
 
@@ -80,7 +80,7 @@ fn read<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusa
     }
 }
 
-/// What one agent of Codex tells another. It is sealed by OpenAI only; where any other model wrote it, it is plain text.
+/// A message between two agents of Codex. OpenAI encrypts it; where another model wrote it, it is plain text.
 fn sealed<'a>(part: Node<'a>, place: &Place<'_>) -> Result<ContentPart<'a>, Refusal> {
     /// How a Fernet token begins.
     const SEAL: &[u8] = b"gAAAA";
@@ -183,7 +183,7 @@ fn write_image(writer: &mut Writer, url: Node<'_>, detail: Option<Node<'_>>) {
     } else {
         writer.open(b'{');
         writer.member("url", url.bytes());
-        // It is what an upstream does when it is told nothing, and some know no `detail`.
+        // It is the default, and some upstreams do not know `detail`.
         if let Some(detail) = detail.filter(|detail| !detail.is("auto")) {
             writer.member("detail", detail.bytes());
         }

@@ -17,7 +17,7 @@ use crate::json::scan::Kind;
 use crate::json::string;
 use crate::json::writer::Writer;
 
-/// What the model put out before it was somebody else's turn. Texts are spelled.
+/// The model's output between two items of others. Texts stand as between the quotes of a JSON string.
 #[derive(Debug, Default)]
 struct Turn {
     reasoning: Vec<u8>,
@@ -99,7 +99,7 @@ pub(super) struct Messages<'r, 'w> {
     /// Text for the system message in front; None once it has been written.
     front: Option<Vec<u8>>,
     turn: Option<Turn>,
-    /// Parts of tool outputs that are no text, each behind a line that says whose they are.
+    /// Parts of tool outputs that are not text, each behind a line that names its call.
     attached: Vec<ContentPart<'r>>,
     left_out: LeftOut,
 }

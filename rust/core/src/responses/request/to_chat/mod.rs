@@ -11,7 +11,7 @@
 //! | `top_logprobs`, `include: ["message.output_text.logprobs"]` | `top_logprobs`, `logprobs` |
 //! | `model`, `stream`, `temperature`, `top_p`, `presence_penalty`, `frequency_penalty`, `service_tier`, `user`, `safety_identifier`, `prompt_cache_key`, `prompt_cache_retention`, `verbosity` | the same |
 //! | `store`, `background`, `background_options`, `metadata`, `stream_options`, `client_metadata` | nothing: the gateway's own business |
-//! | `max_tool_calls`, the other `include`s, `reasoning.summary` | nothing: they speak of what such an upstream never makes |
+//! | `max_tool_calls`, the other `include`s, `reasoning.summary` | not sent: they concern output that such an upstream never makes |
 //! | `truncation` | nothing: an input that is too long is the upstream's error then, as with `disabled` |
 //! | `conversation`, `prompt`, `context_management`, `previous_response_id`, `messages` | refused |
 //! | any other | the same: it is the vendor's own (`top_k`, `chat_template_kwargs`) |
@@ -82,7 +82,7 @@ pub struct ChatTarget {
 pub struct ToChat {
     /// One JSON object.
     pub body: Bytes,
-    /// What the upstream was not told and the answer does not depend on: `tools[2] (web_search)`. At most 16 of at most 64 bytes, and behind
+    /// The parts that are not sent to the upstream, and on which the answer does not depend: `tools[2] (web_search)`. At most 16 of at most 64 bytes, and behind
     /// them how many more there are.
     pub left_out: Vec<Box<str>>,
 }
@@ -101,7 +101,7 @@ const SAME: [(&str, &[Kind], &str); 10] = [
     ("verbosity", &[Kind::String], "a string"),
 ];
 
-/// Members that the upstream is not told of, with the type that they must have.
+/// Members that are not sent to the upstream, with the type that they must have.
 const OWN: [(&str, &[Kind], &str); 6] = [
     ("max_tool_calls", &[Kind::Number], "a number"),
     ("metadata", &[Kind::Object], "an object"),
