@@ -1,4 +1,4 @@
-//! `Decisions` and its events: what Python is asked, and how it answers.
+//! `Decisions` and its events: the questions to Python, and the methods that answer them.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, mpsc};

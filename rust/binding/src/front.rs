@@ -118,7 +118,7 @@ pub(crate) struct PyExchange {
 impl PyExchange {
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut reply = self.lock()?;
-        // Asked to be told before it is looked: what comes in between is told.
+        // The notice is armed before the queue is checked, so that an event in between is not missed.
         reply.register(&mut Context::from_waker(&self.readiness.rearm()));
         let batch = reply.take_all();
         drop(reply);

@@ -1,4 +1,4 @@
-//! The core's machines for use from Python without the gateway.
+//! The core's parsers and converters, for use from Python without the gateway.
 
 mod chat_to_responses;
 mod decoder;
@@ -64,7 +64,7 @@ impl<T: Send, const DETACH: usize> Shared<T, DETACH> {
         size: usize,
         work: impl FnOnce(&mut T) -> R + Send,
     ) -> R {
-        // A machine that panicked would be in an unknown state; the core does not, and says so by its lints.
+        // After a panic its state would be unknown. The core does not panic: its lints forbid it.
         if size >= DETACH {
             py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
         } else {
@@ -106,7 +106,7 @@ pub(crate) fn now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// An id that nobody guesses.
+/// An id that cannot be guessed.
 fn random_id(py: Python<'_>, prefix: &str) -> PyResult<String> {
     let random = py.import("secrets")?.call_method1("token_hex", (16,))?;
     Ok(format!("{prefix}{}", random.extract::<String>()?))

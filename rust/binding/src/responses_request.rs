@@ -27,7 +27,7 @@ impl PyResponsesRequest {
         }
     }
 
-    /// Looked for now, since whoever asks for it later must not wait.
+    /// Looked up here, since the deciding thread, which reads it later, must not spend the time.
     fn with_affinity(inner: ResponsesRequest) -> Self {
         let affinity = inner.affinity().into();
         let inner = Arc::new(inner);

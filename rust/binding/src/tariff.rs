@@ -1,4 +1,4 @@
-//! `Tariff`, `Pricing`: how replies are priced, said by Python once and worked out without it.
+//! `Tariff`, `Pricing`: the prices of a route, given by Python once; costs are then computed in Rust.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `Deadlines`, `Upstream`, `Route`: what Python says of an upstream, once, at start.
+//! `Deadlines`, `Upstream`, `Route`: the settings of an upstream, given by Python once, at start.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -128,7 +128,7 @@ impl Pricer for Unpriced {
 /// An error that the upstream sent inside its reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamError {
-    /// Its beginning, as text.
+    /// Its message, as text.
     pub message: Box<str>,
     /// Its `code`, a number written out.
     pub code: Option<Box<str>>,

@@ -56,7 +56,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Tells where this ends by a panic: an engine that accepts nobody serves no more than one whose thread has ended.
+/// Reports a panic of the accepting task: an engine that accepts no client is as useless as one whose thread has ended.
 struct Accepting(Arc<FrontState>);
 
 impl Drop for Accepting {
@@ -119,7 +119,7 @@ mod tests {
     use crate::bounds::Limits;
     use crate::decisions::{Decisions, Event};
 
-    /// What is said of an accepting task that ends like this.
+    /// What is reported of an accepting task that ends like this.
     fn deaths(ends: impl FnOnce() + Send + 'static) -> Vec<String> {
         let decisions = Arc::new(Decisions::new(Duration::ZERO));
         let limits = Limits {

@@ -1,4 +1,4 @@
-//! The application: whatever is not forwarded to an upstream is answered by Python, behind a Unix socket.
+//! Forwarding to the Python application, over a Unix socket: it answers every request that does not go to an upstream.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -140,10 +140,10 @@ pub(crate) async fn ask(
         .await
         .map_err(|_| unavailable)?;
     tokio::spawn(async move {
-        // Where it breaks, the reply's body says so.
+        // The reply's body reports it when the connection breaks.
         let _ = connection.await;
     });
-    // RFC 9112, section 3.2.2: the target's authority goes before what Host says.
+    // RFC 9112, section 3.2.2: the authority of the request target takes precedence over `Host`.
     let authority = parts.uri.authority().map(|authority| authority.as_str());
     if authority.is_some() || !parts.headers.contains_key(HOST) {
         let host = HeaderValue::from_str(authority.unwrap_or("localhost"));
@@ -232,7 +232,7 @@ mod tests {
             .serve_connection(TokioIo::new(server), service);
         tokio::select! {
             told = told.recv() => told.unwrap(),
-            // Both are over once the request has been told of.
+            // Both have ended once the request has been reported.
             (_, ()) = async { tokio::join!(serving, sending) } => unreachable!(),
         }
     }

@@ -1,4 +1,4 @@
-//! A request that goes to an upstream: read, decided, and made an exchange.
+//! A request that goes to an upstream: its body is read, a decision is awaited, and an exchange is begun.
 
 use std::sync::Arc;
 use std::time::Duration;

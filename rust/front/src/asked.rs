@@ -1,4 +1,4 @@
-//! A client's request, read once.
+//! A client's request, parsed once.
 
 use std::sync::Arc;
 

@@ -131,7 +131,7 @@ impl Source {
                 }
                 match ready!(carried.poll_frame(cx)) {
                     Some(Err(Aborted)) => {
-                        // The connection drops what it has not written when it hears of an error: let it write first.
+                        // On an error the connection drops what it has not written, so it is given a turn to write first.
                         *aborted = true;
                         cx.waker().wake_by_ref();
                         Poll::Pending

@@ -1,4 +1,4 @@
-//! Who may call: the digests of the keys, so that a request without one is refused at its head, before its body.
+//! The digests of the keys that may call, so that a request without a known key is refused once its head has come, before its body.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use sluicegate_relay::ErrorReply;
 /// SHA-256 of a key.
 pub type Digest = [u8; 32];
 
-/// The keys that may call, and what others are told.
+/// The digests of the keys that may call, and the error for all others.
 #[derive(Debug)]
 pub struct Callers {
     /// `None`: anyone may.
@@ -21,7 +21,7 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// Nobody may call, and is told so without a word: what holds until it is said who may.
+    /// No key may call, and the refusal has no body: the state until the callers are set.
     #[must_use]
     pub fn nobody() -> Self {
         let reply = || ErrorReply {
@@ -38,7 +38,7 @@ impl Callers {
 
     /// What a request with this `Authorization` header is refused with; `None` where it may go on. `key`: the digest in the header.
     ///
-    /// Looking a digest up tells nobody how near a key was: digests of similar keys have nothing in common.
+    /// The time of a look-up does not reveal how similar a key was to a known one: digests of similar keys have nothing in common.
     #[must_use]
     pub fn refuse(&self, authorization: bool, key: Option<&Digest>) -> Option<ErrorReply> {
         let digests = self.digests.as_ref()?;

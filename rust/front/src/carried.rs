@@ -1,4 +1,4 @@
-//! A reply that is carried by the connection that it goes to: whoever polls the reply polls the exchange that makes it.
+//! An exchange that the client's connection drives: polling the reply's body polls the exchange.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -78,7 +78,7 @@ pub(crate) struct Carried {
     stalls: Stalls,
 }
 
-/// What the clock has said of the client's socket.
+/// What the clock last reported about the client's socket.
 #[derive(Default)]
 struct Stalls {
     turns: u32,
@@ -121,7 +121,7 @@ impl Carried {
         carried
     }
 
-    /// A reply that somebody else makes.
+    /// A reply whose exchange runs elsewhere.
     #[cfg(test)]
     pub(crate) fn over(reply: Reply, engine: &Engine, clock: &Arc<Clock>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What bounds one client's connection as it goes on: an idle one, one that sends its head too slowly, one that takes nothing, one whose
-//! requests are taken back.
+//! The time bounds of one client's connection: it is closed when it is idle, sends its head too slowly, takes nothing, or resets too many
+//! requests.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub(crate) struct Times {
     pub(crate) idle: Duration,
     /// While there is something to take, and the client takes nothing.
     pub(crate) stall: Option<Duration>,
-    /// Requests over HTTP/2 that may be taken back beyond those that are not.
+    /// How many more requests may be reset over HTTP/2 than are not.
     pub(crate) resets: usize,
 }
 
@@ -28,18 +28,18 @@ struct ConnectionState {
     head_since: Option<Instant>,
     /// The client speaks HTTP/2, whose frames need not be parts of a head.
     http2: bool,
-    /// The client has been told that the connection ends.
+    /// Since when the client knows that the connection ends.
     ending_since: Option<Instant>,
     /// The socket takes nothing.
     blocked_since: Option<Instant>,
-    /// How long it has taken nothing so far, but for now.
+    /// How long it has taken nothing in total, without the present wait.
     blocked: Duration,
     stalled: bool,
-    /// Requests that were taken back before their replies were whole, less those that were not. Each has cost an upstream's work.
+    /// Requests that were reset before their replies were whole, minus those that were not. Each reset request has cost an upstream's work.
     taken_back: usize,
 }
 
-/// The state of one connection, as far as its bounds go. Its socket, its requests and its driver tell it; all run in turn.
+/// The clock of one connection. Its socket, its requests and its driver report to it; all run in turn.
 pub(crate) struct Clock {
     times: Times,
     /// How often the socket has begun to take nothing, and to take again.
@@ -94,7 +94,7 @@ impl Clock {
         state.head_since = None;
     }
 
-    /// The client is told that the connection ends: it has the time of a head to take that in.
+    /// The client has been sent the notice that the connection ends; it has as long as for a head to take it.
     pub(crate) fn ending(&self) {
         self.lock().ending_since = Some(Instant::now());
     }

@@ -88,7 +88,7 @@ pub(crate) async fn serve(
             }
             ending = true;
             clock.ending();
-            // A request that is on its way over HTTP/2 learns from the GOAWAY that nobody has looked at it; those before it go on.
+            // The GOAWAY tells the client of a request that is still on its way that it was not processed; earlier requests go on.
             connection.as_mut().graceful_shutdown();
         }
     })
@@ -105,7 +105,7 @@ fn builder(state: &FrontState, listening: &Listening, http2: bool) -> auto::Buil
     builder
         .http1()
         .timer(TokioTimer::new())
-        // The clock bounds the head, too, and tells an idle connection from a slow one.
+        // The clock bounds the time of the head, too, and distinguishes an idle connection from a slow one.
         .header_read_timeout(None)
         .max_headers(bounds.headers)
         .max_buf_size(buffer);

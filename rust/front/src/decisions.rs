@@ -1,9 +1,8 @@
 //! The queue between the engine threads and the one thread that decides.
 //!
-//! An engine pushes events and goes on with its other streams; whoever decides takes all that are there and answers each, now or later.
-//! Waking another thread costs more than a decision does, so whoever decides is woken only while it waits. The end of a request, which
-//! nobody waits for, is taken with many others, a moment later: what is done for each of them in a row costs a fraction of what it costs
-//! alone.
+//! An engine pushes events and goes on with its other streams; the deciding thread takes all events that are there and answers each, now or
+//! later. Waking a thread costs more than a decision does, so the deciding thread is woken only while it waits. The ends of requests, which no
+//! client waits for, are taken many at a time after a short delay: handled in a row, each costs a fraction of what it costs alone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -38,7 +37,7 @@ pub enum Event {
     Price(PriceAsked),
     /// A request is over. The last event of its ticket, and the only one that each ticket has.
     Ended(Box<Ended>),
-    /// An engine thread ended although nobody told it to.
+    /// An engine thread ended although it was not asked to.
     Died(String),
 }
 
@@ -47,9 +46,9 @@ pub enum Event {
 pub struct About {
     /// Its number in this process.
     pub ticket: u64,
-    /// What [`Submission`](crate::Submission) said.
+    /// The tag of the [`Submission`](crate::Submission).
     pub tag: Option<u64>,
-    /// Where it came to; `None`: at none of the endpoints that are forwarded.
+    /// Its endpoint; `None`: none of those that are forwarded.
     pub endpoint: Option<Endpoint>,
     /// Passed on, and given back to the client.
     pub request_id: Box<str>,
@@ -129,16 +128,16 @@ pub struct Ended {
 
 #[derive(Default)]
 struct Queue {
-    /// What somebody waits for.
+    /// Events that an exchange waits for the answer to.
     events: Vec<Event>,
-    /// What nobody waits for.
+    /// Events that need no answer.
     later: Vec<Event>,
-    /// The moment for it has come.
+    /// The delay of the events in `later` has passed.
     due: bool,
-    /// Somebody waits for the condition variable, and has not been woken.
+    /// The deciding thread waits for the condition variable, and has not been woken.
     waiting: bool,
     woken: bool,
-    /// What nobody waits for will be told of, in a moment.
+    /// The deciding thread will be woken soon for the events that need no answer.
     promised: bool,
 }
 
@@ -159,11 +158,11 @@ impl Queue {
     }
 }
 
-/// How long the end of a request may go untold.
+/// How long the end of a request may wait in the queue before the deciding thread is woken for it.
 const LATER: Duration = Duration::from_millis(10);
 
-/// So many ends are told of at once.
-const MANY: usize = 64;
+/// So many ends of requests wake the deciding thread at once.
+const WAKE_AT: usize = 64;
 
 /// The queue.
 pub struct Decisions {
@@ -207,14 +206,14 @@ impl Decisions {
         self.tell_of(queue);
     }
 
-    /// Add an event that nobody waits for: it is told of in a moment, with others of its kind.
+    /// Add an event that needs no answer: the deciding thread is woken for it after a short delay, together with others.
     pub(crate) fn push_for_later(self: &Arc<Self>, event: Event) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.push(event);
         };
         let mut queue = self.lock();
         queue.later.push(event);
-        if queue.later.len() == MANY {
+        if queue.later.len() == WAKE_AT {
             queue.due = true;
             return self.tell_of(queue);
         }
@@ -280,7 +279,7 @@ impl Decisions {
     /// Where the system gives none.
     pub fn descriptor(&self) -> io::Result<RawFd> {
         let descriptor = self.notice.descriptor()?;
-        // What came before there was a descriptor was told to nobody.
+        // Events that came before there was a descriptor have given no notice.
         let queue = self.lock();
         if !queue.is_quiet() {
             self.notice.tell();

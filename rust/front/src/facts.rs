@@ -1,4 +1,4 @@
-//! What policies see of a request beside what every one has: only what the configuration names is looked for.
+//! The optional facts of a request that policies see: only those that the configuration names are looked for.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::request::affinity;
@@ -13,7 +13,7 @@ pub struct Wanted {
     pub headers: Vec<HeaderName>,
     /// Which conversation it belongs to.
     pub affinity: bool,
-    /// The header that says so where a request has it; else its body does.
+    /// The header that names the conversation; without it the conversation is determined from the body.
     pub affinity_header: Option<HeaderName>,
 }
 
@@ -22,14 +22,14 @@ pub struct Wanted {
 pub struct Facts {
     /// The number of the conversation, where it is wanted and there is one. See [`sluicegate_core::request::affinity`].
     pub affinity: Option<u64>,
-    /// The body says so, and the head does not.
+    /// The conversation has to be determined from the body, because the head does not name it.
     pub by_body: bool,
     /// The wanted headers that there are, of several of a name the first.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Wanted {
-    /// What a request's head tells.
+    /// The facts of a request's head.
     pub(crate) fn of_head(&self, headers: &HeaderMap) -> Facts {
         let value = |name: &HeaderName| headers.get(name).filter(|value| value.len() <= MAX_VALUE);
         let key = self.affinity_header.as_ref().and_then(value);

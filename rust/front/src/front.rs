@@ -1,4 +1,4 @@
-//! The front as a whole: its threads, its listeners, and requests that have no connection.
+//! The front as a whole: its threads, its listeners, and requests that another ASGI server has read.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -57,7 +57,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Start `threads` engines. Nobody may call until [`set_callers`](Self::set_callers) says who.
+    /// Start `threads` engines. No caller is accepted until [`set_callers`](Self::set_callers) has been called.
     ///
     /// # Errors
     /// Where the system gives no thread or no event queue.

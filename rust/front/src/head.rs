@@ -1,5 +1,5 @@
-//! What is read of a head here and not by hyper: what HTTP does not let pass and hyper does, the client's id for its request, and which
-//! headers concern one connection.
+//! What the front checks in a request's head beyond hyper: violations of HTTP that hyper lets pass, the client's request id, and the
+//! headers that concern only one connection.
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TE, TRAILER,
@@ -153,7 +153,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     UPGRADE,
 ];
 
-/// Take out what is about one connection alone, and what `Connection` says is (RFC 9110, section 7.6.1).
+/// Remove the headers that concern only one connection, and those that `Connection` names (RFC 9110, section 7.6.1).
 pub fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let listed = headers
         .get_all(CONNECTION)

@@ -4,15 +4,15 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`decisions`] | the queue between the engine threads and the one that decides |
-//! | [`front`](Front) | the threads, the listeners, and requests that have no connection |
+//! | [`front`](Front) | the threads, the listeners, and requests that another ASGI server has read |
 //! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
 //! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
 //! | `service` | which way a request goes |
 //! | `reading`, `asked`, `facts`, `arrival`, `report` | a request that goes to an upstream: read, decided, made an exchange, reported |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
 //! | `application` | everything else: the Unix socket of the Python application |
-//! | `ready`, `notice` | replies without a connection of ours, and how an event loop hears of them |
-//! | `refusal` | errors that are answered without asking anybody |
+//! | `ready`, `notice` | replies that another ASGI server delivers, and the descriptor that wakes its event loop |
+//! | `refusal` | errors that are answered without a decision from Python |
 //!
 //! Knows the relay and the core, and no Python.
 

@@ -1,11 +1,12 @@
-//! A descriptor that is readable while there is something to take, for an event loop: a pair of sockets, of which one byte says so.
+//! A file descriptor that is readable while there is something to take, for an event loop: one end of a pair of sockets, readable while
+//! a byte lies in it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
-/// Made when somebody asks for the descriptor; until then nobody is told.
+/// The sockets are made when the descriptor is first asked for; until then a notice has no effect.
 #[derive(Default)]
 pub(crate) struct Notice(OnceLock<(UnixStream, UnixStream)>);
 
@@ -25,7 +26,7 @@ impl Notice {
     /// There is something.
     pub(crate) fn tell(&self) {
         if let Some((_, writer)) = self.0.get() {
-            // Where it is full it says already what this would.
+            // A full socket is readable already.
             let _ = (&*writer).write(&[1]);
         }
     }

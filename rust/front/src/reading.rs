@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::bounds::Pace;
 use crate::refusal::Refusal;
 
-/// Room that is made at once for a body that says how long it is. One that says too much costs no more than this.
+/// Bytes that are allocated at once for a body with a `content-length`. A client that declares more than it sends costs no more than this.
 const FIRST_ROOM: usize = 1024 * 1024;
 
 /// What a client may still send of a body that is not read, so that it sees the answer and not a reset (RFC 9112, section 9.6).

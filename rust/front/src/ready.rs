@@ -1,4 +1,4 @@
-//! Which replies without a connection of ours have something to take.
+//! Which replies have something to take, of those that another ASGI server delivers.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,7 +23,7 @@ impl Ready {
     pub fn descriptor(&self) -> io::Result<RawFd> {
         let descriptor = self.notice.descriptor()?;
         let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was added before there was a descriptor was told to nobody.
+        // What was added before there was a descriptor has given no notice.
         if !tickets.is_empty() {
             self.notice.tell();
         }

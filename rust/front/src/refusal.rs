@@ -1,4 +1,4 @@
-//! Errors that are answered without asking anybody, in the form of OpenAI's API.
+//! Errors that the front answers without a decision from Python, in the form of OpenAI's API.
 
 use bytes::Bytes;
 use sluicegate_relay::ErrorReply;
@@ -12,7 +12,7 @@ pub(crate) enum Refusal {
     Malformed,
     /// Its client sends no more, though it is not whole.
     Incomplete,
-    /// The head says something that HTTP does not allow there.
+    /// The head breaks the rules of HTTP.
     Head(&'static str),
     /// The URL is longer than so many bytes.
     LongUrl(usize),

@@ -1,4 +1,4 @@
-//! Which way a client's request goes: to an upstream, or to the application.
+//! Routing a client's request: to an upstream, or to the application.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

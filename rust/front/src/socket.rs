@@ -1,4 +1,4 @@
-//! A client's socket, with or without TLS, that tells its clock what goes by.
+//! A client's socket, with or without TLS, that reports reads and writes to the connection's clock.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ enum Stream {
 pub(crate) struct Socket {
     stream: Stream,
     clock: Arc<Clock>,
-    /// The last write was refused: only a change of that is told.
+    /// The last write would have blocked; only changes of this are reported to the clock.
     blocked: bool,
     /// So much of HTTP/2's preface has come, and nothing else; `None` once it is known what the client speaks.
     preface: Option<usize>,

@@ -26,14 +26,14 @@ pub(crate) struct FrontState {
     settings: RwLock<Arc<Settings>>,
 }
 
-/// What can be told anew while requests come; together, since each of them looks at both.
+/// Settings that a reload replaces while requests come; together, since each request reads both.
 pub(crate) struct Settings {
     pub(crate) callers: Arc<Callers>,
     pub(crate) wanted: Arc<Wanted>,
 }
 
 impl FrontState {
-    /// Nobody may call until it is said who.
+    /// No caller is accepted until [`set_callers`](Self::set_callers) has been called.
     pub(crate) fn new(limits: Limits, decisions: Arc<Decisions>) -> Self {
         Self {
             limits,

@@ -1,4 +1,4 @@
-//! One request of an HTTP/2 connection: it is cut, and it alone, where its client never opens its window.
+//! The stall bound of one request over HTTP/2: only this stream is reset when its client does not open the stream's window.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ struct StreamState {
     stalled: bool,
 }
 
-/// How the reply to one HTTP/2 request gets on. The task that hyper has for it and the reply's body share it.
+/// Whether the client takes the reply to one HTTP/2 request. Shared by hyper's task for the request and by the reply's body.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Mutex<StreamState>>);
 

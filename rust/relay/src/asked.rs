@@ -1,4 +1,4 @@
-//! What the client asked for, in the form that each upstream takes.
+//! The client's request, in the form that each upstream takes.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -57,7 +57,7 @@ pub(crate) struct Form {
 /// A request in another protocol than the client's.
 pub(crate) struct Translated {
     pub(crate) request: Request,
-    /// What the upstream is not told, since its answer does not depend on it.
+    /// The parts of the request that are not sent to the upstream, since its answer does not depend on them.
     pub(crate) left_out: Vec<Box<str>>,
 }
 
@@ -181,7 +181,7 @@ impl Forms {
         })
     }
 
-    /// What a response says of its request, if it ever has to. `model`: the upstream's name for it, shown where the upstream gives none.
+    /// The members of a response that repeat the request, for a reply that is translated. `model`: the upstream's name for it, shown where the upstream gives none.
     pub(crate) fn asked(&self, model: Option<&str>) -> Option<Asked> {
         let asked = self.responses.as_ref()?;
         let model = model.or_else(|| asked.request.model());

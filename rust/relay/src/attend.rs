@@ -1,4 +1,4 @@
-//! Waiting for something on an exchange's behalf, while its client may leave, a deadline may fire and comments are due.
+//! Waiting for an upstream while the client may leave, a deadline may pass, and keep-alive comments are due.
 
 use std::future::Future;
 use std::pin::Pin;

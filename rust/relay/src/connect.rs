@@ -1,5 +1,5 @@
-//! Connections to an upstream: one deadline over transport and TLS, and a memory of their use, so that a connection
-//! that died while idle can be told from an upstream that fails.
+//! Connections to an upstream: one deadline over transport and TLS, and a note of how a connection has been used, so that one that died
+//! while idle is distinguished from an upstream that fails.
 
 use std::io;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) struct Uses(Arc<Used>);
 struct Used {
     replies: AtomicU32,
     heard: AtomicBool,
-    /// HTTP/2: what is heard may belong to another request, or be the announcement of the end.
+    /// HTTP/2: what arrives may belong to another request, or announce the connection's end (GOAWAY).
     shared: bool,
 }
 
@@ -37,7 +37,7 @@ impl Uses {
         self.0.replies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has carried a reply, and has said nothing since it was last written to.
+    /// It has carried a reply, and nothing has arrived since it was last written to.
     pub(crate) fn went_stale(&self) -> bool {
         self.0.replies.load(Ordering::Relaxed) > 0 && (self.0.shared || !self.heard())
     }

@@ -1,4 +1,4 @@
-//! The way to an upstream below TLS: TCP, or a Unix socket whatever the URL's host.
+//! The transport to an upstream below TLS: TCP, or a configured Unix socket, whatever the URL's host is.
 
 use std::future::Future;
 use std::io;
@@ -31,7 +31,7 @@ const TCP_KEEPALIVE_RETRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A host's name was not found, or nobody could be asked for it.
+/// A host's name was not found, or no name server could be reached.
 #[derive(Debug)]
 pub(crate) struct LookupFailed(io::Error);
 
@@ -43,7 +43,7 @@ impl std::fmt::Display for LookupFailed {
 
 impl std::error::Error for LookupFailed {}
 
-/// The system's resolver, whose failures can be told from those to connect.
+/// The system's resolver. Its failures are distinguished from failures to connect.
 #[derive(Clone)]
 pub(crate) struct Lookup(GaiResolver);
 
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what the test says now.
+    /// Resolves to the addresses that the test has set.
     #[derive(Clone, Default)]
     struct Names(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_looked_up_for_each_connection() {
         let (first, there) = listener(Ipv4Addr::LOCALHOST.into()).await;
-        // The same port elsewhere: a name tells an address, and the URL the port.
+        // The same port on another address: the name gives the address, and the URL the port.
         let elsewhere = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), there.port());
         let second = TcpListener::bind(elsewhere).await.unwrap();
         let names = Names::default();

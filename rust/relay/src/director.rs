@@ -1,4 +1,5 @@
-//! Decisions that are not the relay's: which upstream is next, what a usage object costs, what becomes of the record.
+//! The interface to decisions that the relay does not make itself: the next upstream, the cost of a usage object, what to do with the
+//! record.
 
 use std::future::Future;
 use std::pin::Pin;

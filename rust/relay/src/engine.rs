@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::signal::Signal;
 
-/// How long the exchanges that are told to end at closing have for it.
+/// How long exchanges may take to end once the engine closes.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// The part of it in which an exchange may still ask what to tell its client.
@@ -86,7 +86,7 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// Start `count` threads. `died` is called on an engine's thread that ends without having been told to.
+    /// Start `count` threads. `died` is called on an engine's thread that ends although it was not asked to.
     ///
     /// # Errors
     /// Where the system gives no thread or no event queue.
@@ -151,7 +151,7 @@ impl Engines {
     /// End every exchange, and the threads. Idempotent; blocks until the threads are gone.
     pub fn close(&self) {
         self.stop.cancel();
-        // Held until they are gone: whoever closes at the same time waits for it, too.
+        // Held until the threads have ended, so that a second caller of `close` waits for that, too.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             // A panic of the thread has been reported; there is nothing left to end.

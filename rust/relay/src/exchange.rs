@@ -1,4 +1,4 @@
-//! One request on its way: attempts, one after the other, until one is pumped to the client or none is left.
+//! One exchange: attempts, one after the other, until the reply of one is pumped to the client or no attempt is left.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -39,7 +39,7 @@ use ending::Pumping;
 /// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
 
-/// Attempts of one exchange, whatever the director says: a director that always has another route must not loop.
+/// The most attempts of one exchange: a director that always gives another route must not cause an endless loop.
 const MAX_ATTEMPTS: u32 = 32;
 
 /// The status recorded where the client left before it got one (nginx's convention).
@@ -87,7 +87,7 @@ pub struct Exchange {
 
 /// How one attempt ended.
 enum Tried {
-    /// Everything was said to the client, well or not.
+    /// The reply to the client is complete, whether it succeeded or failed.
     Settled,
     /// Nothing was.
     Failed(Fault),

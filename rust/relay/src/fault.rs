@@ -1,4 +1,4 @@
-//! Why an exchange did not go as it should.
+//! Why an attempt or an exchange failed.
 
 use std::fmt;
 
@@ -121,7 +121,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// A fault, with what may be said about it to a client.
+/// A fault, with what a client may learn about it.
 #[derive(Debug, Clone)]
 pub struct Fault {
     /// What went wrong.

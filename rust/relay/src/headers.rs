@@ -1,4 +1,4 @@
-//! Which headers cross the gateway, either way: those that are named here, and those that the upstream's configuration adds.
+//! Which headers are forwarded, of requests and of replies: those that are named here, and those that the upstream's configuration adds.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -32,7 +32,7 @@ const UP_PREFIXES: [&str; 2] = ["x-b3-", "x-stainless-"];
 /// They choose an account of those that a key has: the client's business only where the key is its own.
 const UP_WITH_AUTHORIZATION: [&str; 2] = ["openai-organization", "openai-project"];
 
-/// An upstream's that go to any client, beside the content type, which is told from the body.
+/// An upstream's that go to any client, in addition to the content type, which is determined from the body.
 const DOWN: [&str; 13] = [
     "content-language",
     "openai-processing-ms",
@@ -98,7 +98,7 @@ pub(crate) const MAX_REQUEST_ID: usize = 256;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What the client is sent, told from the body and not from what the upstream calls it.
+/// The content type that the client gets, determined from the body and not from the upstream's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     EventStream,

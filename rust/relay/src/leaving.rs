@@ -1,4 +1,4 @@
-//! A client that has left: its upstream is closed at once, or read on for the usage that it still has to tell, within bounds.
+//! A client that has left: the connection to its upstream is closed at once, or the reply is read on, within bounds, for the usage at its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ impl Leaving {
         }
     }
 
-    /// What the route at work says.
+    /// Sets whether replies of the route in use are read on after the client has left.
     pub(crate) fn set_drain(&mut self, drain: bool) {
         self.drain = drain;
     }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 connection that is driven by whoever uses it: it has no task of its own.
+//! An HTTP/1.1 connection without a task of its own: the exchange that uses it polls it.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -115,7 +115,7 @@ impl Line {
             return Poll::Ready(data);
         }
         loop {
-            // Its own error is told by the body.
+            // The body reports the connection's error.
             let _ = self.drive();
             match self.take(body) {
                 (Poll::Pending, true) => {}
@@ -125,7 +125,7 @@ impl Line {
     }
 
     /// What the connection has given to the body, and whether the connection wants to be polled. The body's end of
-    /// their channel needs no waker: nobody but the driver of the connection fills it.
+    /// their channel needs no waker: only the driver of the connection fills it.
     fn take(&self, body: &mut Incoming) -> (Poll<Option<hyper::Result<Bytes>>>, bool) {
         self.wakes.mute();
         let taken = poll_bytes(body, &mut silent());

@@ -1,4 +1,4 @@
-//! Work on large texts, away from the thread that moves every stream's bytes.
+//! Running work on large texts on a thread of its own, so that the engine thread goes on moving bytes.
 
 use std::panic::resume_unwind;
 

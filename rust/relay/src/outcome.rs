@@ -51,7 +51,7 @@ impl Try {
         self.took = took;
     }
 
-    /// The exchange is over; `whole`: how long it took. What [`failed`](Self::failed) has said stays.
+    /// The exchange is over; `whole`: how long it took. A fault noted by [`failed`](Self::failed) stays.
     pub(crate) fn settled(&mut self, fault: Option<&Fault>, status: Option<u16>, whole: Duration) {
         if self.fault.is_none() {
             self.fault = fault.map(|fault| fault.kind);
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub attempts: u32,
     /// The client was sent an event stream.
     pub streamed: bool,
-    /// The last that the upstream said of it.
+    /// The last value that the upstream gave.
     pub usage: Option<Usage>,
     /// The first finish reason of the reply.
     pub finish_reason: Option<Box<str>>,
@@ -86,7 +86,7 @@ pub struct Outcome {
     pub events: u64,
     /// Payloads that were not JSON.
     pub malformed: u64,
-    /// Events that bore text, reasoning or a tool call, as far as they were told apart.
+    /// Events with text, reasoning or a tool call, as far as they were recognised.
     pub token_events: u64,
     /// Body bytes from the upstream.
     pub bytes_in: u64,
@@ -106,7 +106,7 @@ pub struct Outcome {
     pub client_blocked: Duration,
     /// The whole exchange.
     pub duration: Duration,
-    /// The parts of the request that the upstream was not told, and that its answer does not depend on.
+    /// The parts of the request that were not sent to the upstream, and that its answer does not depend on.
     pub left_out: Vec<Box<str>>,
     /// The upstream's `x-request-id`.
     pub upstream_request_id: Option<Box<str>>,
@@ -130,7 +130,7 @@ impl Outcome {
     /// Settle whether usage is an estimate, and what it cost.
     ///
     /// A reply that was cut off before its usage is billed by the events that bore output, where they are more than was
-    /// reported; input that nobody reported counts as none then, so that what was counted can be priced.
+    /// reported; input that was not reported counts as 0 then, so that the counted output can be priced.
     pub(crate) fn bill(&mut self, pricing: &Pricing) {
         let cut_off = self.finish_reason.is_none() && (self.client_left || self.fault.is_some());
         let reported = self.usage.as_ref().and_then(|usage| usage.output_tokens);
@@ -310,7 +310,7 @@ mod tests {
             billed(reported.clone(), &no_rates()),
             (false, 0, None, true)
         );
-        // Whoever is asked for prices says later what it cost.
+        // A price policy that is asked gives the cost later.
         assert_eq!(billed(reported, &Pricing::Asked), (false, 0, None, false));
         assert_eq!(billed(cut_off(), &Pricing::Asked), (true, 7, None, false));
     }

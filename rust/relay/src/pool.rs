@@ -113,7 +113,7 @@ impl Pool {
         let mut idle = self.idle();
         idle.lines
             .retain_mut(|line| line.idle_since().elapsed() < limit && line.is_alive());
-        // Where somebody holds the slot, there is about to be one.
+        // If the slot is locked, an exchange is about to put a connection into it.
         let shared = self
             .slot
             .try_lock()

@@ -197,7 +197,7 @@ impl Pump {
                     self.unblock(client);
                     return PumpEnd::Stalled;
                 }
-                // The client has all there is: that the upstream says no more, or not how it should, is no fault.
+                // The client has the whole reply: how the upstream ends its connection after that is no fault.
                 Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
                     if self.pipeline.facts().done =>
                 {
@@ -268,7 +268,7 @@ impl Pump {
         if let Some(since) = self.blocked.take() {
             let now = Instant::now();
             self.progress.last_token = self.progress.last_token.map(|_| now);
-            // Where one task polls both ends, it tells itself how long the client kept it from that.
+            // Where one task polls both ends, the time that the client kept it from polling is noted in the reply.
             if !client.sink.is_inline() {
                 self.gaps.go_on(since, now);
             }
@@ -350,7 +350,7 @@ impl Pump {
         self.hand_over_unless_held(client)
     }
 
-    /// Take a read, or the end, through the pipeline: here where that is little work and nobody has to be asked.
+    /// Take a read, or the end, through the pipeline: on this thread if that is little work and no price has to be asked for.
     async fn pass(
         &mut self,
         data: Option<Bytes>,
@@ -411,7 +411,7 @@ impl Pump {
             return self.break_off(FaultKind::Truncated, client);
         }
         if self.content() == Content::Folded && self.pipeline.facts().error.is_some() {
-            // Only now is anything said to the client: a status that tells is still possible.
+            // Nothing has been sent to the client so far, so the error can still be the reply's status.
             self.note_fault_in_band();
             if let Some(fault) = self.fault.take() {
                 return PumpEnd::Failed(fault);

@@ -1,4 +1,4 @@
-//! Why a connection failed, in a word, where its fault's kind does not tell.
+//! Why a connection failed, as one word, where the fault's kind leaves it open.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::unanswered::Cause;
 /// The names are stable: they are metric labels and log values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The host's name was not found, or nobody could be asked for it.
+    /// The host's name was not found, or no name server could be reached.
     Dns,
     /// Nobody listens on the port or the socket.
     Refused,
@@ -61,7 +61,7 @@ impl Reason {
         }
     }
 
-    /// The first of `causes` that tells.
+    /// The reason of the first of `causes` that has one.
     pub(crate) fn of<'a>(causes: impl Iterator<Item = Cause<'a>>) -> Self {
         for cause in causes {
             if cause.is::<LookupFailed>() {

@@ -1,4 +1,4 @@
-//! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], whoever owns the client takes from a [`Reply`].
+//! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], and the client's side takes frames from a [`Reply`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,14 +34,15 @@ impl std::fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// What has been sent, for whoever wants all of it at its end. Copied: a frame may be a small slice of a large read.
+/// A copy of everything that was sent, which can be taken when the reply has ended. It is copied because a frame may be a small slice of
+/// a large read.
 struct RetainedCopy {
     text: BytesMut,
     bound: usize,
 }
 
-/// Frames that nobody has taken yet. The first one stays the slice of a read that it is. Those behind it are joined, so that what
-/// came at once is sent at once, and so that small slices of large reads hold no more memory than they have bytes.
+/// Frames that have not been taken yet. The first one stays a slice of its read. Those behind it are copied into one buffer, so that they
+/// are sent at once, and so that small slices do not keep large reads in memory.
 #[derive(Default)]
 struct Waiting {
     first: Bytes,
@@ -90,7 +91,7 @@ struct ReplyState {
     end: End,
     /// The client is gone.
     left: bool,
-    /// It was cut since it took nothing.
+    /// The client was disconnected because it took nothing.
     stalled: bool,
     /// The sink waits for room or for the last frame to be taken. Else taking a frame need not wake it.
     awaited: bool,
@@ -102,7 +103,7 @@ struct Shared {
     bound: usize,
     /// Both ends are polled by one task: neither has to wake the other.
     inline: bool,
-    /// Where one task polls both ends: how long the client kept it from polling, in microseconds, and nobody has heard of yet.
+    /// Where one task polls both ends: how long the client kept it from polling, in microseconds, not yet taken by the exchange.
     stalls: AtomicU64,
     sink: AtomicWaker,
     reply: AtomicWaker,
@@ -248,7 +249,7 @@ impl Sink {
 
     /// How long the client kept the task of both ends from polling, since this was asked last.
     pub(crate) fn take_stalls(&self) -> Duration {
-        // There are next to none, and whoever adds some runs in the same task.
+        // Stalls are rare, so a plain load comes first. Nothing is added in between: both ends run in one task.
         match self.shared.stalls.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             _ => Duration::from_micros(self.shared.stalls.swap(0, Ordering::Relaxed)),
@@ -257,7 +258,7 @@ impl Sink {
 
     /// Ready once the client has left.
     pub fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Where one task polls both ends, whoever drops the other end polls this one next.
+        // Where one task polls both ends, it polls this one after it has dropped the other.
         if self.shared.inline && !self.has_left() {
             return Poll::Pending;
         }
@@ -362,7 +363,7 @@ pub struct Batch {
     pub aborted: bool,
 }
 
-/// The client's end of a reply. Dropped before the reply has ended, it tells the exchange that the client has left.
+/// The client's end of a reply. To drop it before the reply has ended means that the client has left.
 pub struct Reply(Arc<Shared>);
 
 impl Reply {
@@ -421,7 +422,8 @@ impl Reply {
         self.0.reply.register(cx.waker());
     }
 
-    /// The client is gone: the upstream is closed, or read on where the route says so. `stalled`: it was cut since it took nothing.
+    /// The client is gone: the upstream is closed, or read on if the route is configured so. `stalled`: the client was disconnected because it
+    /// took nothing.
     /// Idempotent.
     pub fn leave(&mut self, stalled: bool) {
         let mut state = self.0.lock();

@@ -1,4 +1,4 @@
-//! An HTTP/2 connection: many exchanges at once, and therefore a task of its own.
+//! An HTTP/2 connection, which many exchanges share; it has a task of its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// A connection whose peer leaves a PING unanswered for this long has ended.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One connection. It closes when nobody holds it any more, which is when no exchange uses it and its slot is empty.
+/// One connection. It closes when its last holder drops it, which is when no exchange uses it and its slot is empty.
 pub(crate) struct Shared {
     sender: http2::SendRequest<Full<Bytes>>,
     uses: Uses,
@@ -45,7 +45,7 @@ impl Shared {
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(connected.io)
             .await?;
-        // Its error is told by the streams that it breaks.
+        // The streams that it breaks report its error.
         tokio::spawn(async move { drop(connection.await) });
         let now = Instant::now();
         Ok(Arc::new(Self {

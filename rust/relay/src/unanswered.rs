@@ -1,4 +1,4 @@
-//! Why a request got no reply, and whether it may be sent once more.
+//! Why a request got no reply, and whether it may be sent a second time.
 
 use std::error::Error as StdError;
 use std::io;

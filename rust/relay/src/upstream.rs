@@ -1,4 +1,4 @@
-//! An inference server: where it is, how it is spoken to, its pool of connections.
+//! An upstream: its address, its protocol and settings, and its pool of connections.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub struct UpstreamSettings {
     pub harmony: bool,
     /// How long it may take.
     pub deadlines: Deadlines,
-    /// How it counts tokens; `None`: told from what it sends.
+    /// How it counts tokens; `None`: recognised from the usage objects that it sends.
     pub dialect: Option<Dialect>,
     /// It accepts `stream_options`.
     pub ask_usage: bool,

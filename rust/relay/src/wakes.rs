@@ -1,4 +1,4 @@
-//! Who is woken for a connection that has no task of its own.
+//! The wakers of a connection that has no task of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -132,8 +132,8 @@ async fn whoever_waits_gets_ends_many_at_once() {
     queue.push_for_later(event("end"));
     queue.push(event("a"));
     assert_eq!(names(queue.wait(PATIENCE)), ["a"]);
-    (1..MANY).for_each(|_| queue.push_for_later(event("end")));
-    assert_eq!(names(queue.wait(PATIENCE)), ["end"; MANY]);
+    (1..WAKE_AT).for_each(|_| queue.push_for_later(event("end")));
+    assert_eq!(names(queue.wait(PATIENCE)), ["end"; WAKE_AT]);
     queue.push_for_later(event("one"));
     assert_eq!(names(queue.take()), ["one"]);
 }

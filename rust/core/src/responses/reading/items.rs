@@ -87,7 +87,7 @@ pub(super) struct KnownItem {
     output_index: Option<u64>,
     /// Its `response.output_item.added` event has come.
     announced: bool,
-    /// Its `response.output_item.done` event has come.
+    /// An event has shown it whole.
     pub(super) done: bool,
     /// Of a call: its place among the calls.
     pub(super) call: u64,

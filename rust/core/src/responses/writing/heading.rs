@@ -61,7 +61,7 @@ impl Heading {
         }
     }
 
-    /// Takes the id, the model and other members that the upstream gave its reply. A response that the client knows keeps its model.
+    /// Takes the model and the service tier that the upstream gave its reply. A response that the client knows keeps its model.
     pub(super) fn note(&mut self, head: &Head<'_>, is_known: bool) {
         if let Some(model) = head.model.filter(|_| !self.model_is_set && !is_known) {
             self.model = model.to_vec();
