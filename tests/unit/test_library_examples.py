@@ -56,7 +56,6 @@ def modules_after(code: str) -> set[str]:
         check=True,
         capture_output=True,
         text=True,
-        cwd=PACKAGE.parent,
     )
     return set(done.stdout.split())
 
