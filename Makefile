@@ -3,6 +3,7 @@
 # test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-alone test-real test-clients test-wheel test-docs
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
+# hostile each hostile client and upstream among honest streams, as a table (some ten minutes)
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
@@ -25,7 +26,7 @@ SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyp
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run node-clients soak check format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run node-clients soak hostile check format bench bench-core bench-load fuzz wheel clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -78,7 +79,7 @@ test-e2e: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
 
 test-alone: setup
-	@$(BIN)/python $(RERUN) $@ pytest -m alone tests/contract tests/e2e tests/soak
+	@$(BIN)/python $(RERUN) $@ pytest -m alone tests/contract tests/e2e tests/soak tests/hostile
 
 test-real: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e
@@ -95,6 +96,9 @@ test-docs: setup
 
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m soak
+
+hostile: setup
+	PYTHONPATH=tests $(BIN)/python -m hostile
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error

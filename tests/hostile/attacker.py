@@ -1,0 +1,92 @@
+"""The process of the hostile peers: their own processor time must not be taken for the gateway's delay.
+
+`python -m hostile.attacker` prints the port of its upstream, and then runs each case whose name and gateway
+port it reads from standard input, a JSON list a line; it answers each with what was seen, a line of JSON.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import sys
+from typing import Any
+
+from hostile.case import Case, Seen, asking, post, talk
+from hostile.catalogue import CASES
+
+_HEAD = 64 * 1024
+_LINGER_SECONDS = 5
+
+
+class HostileUpstream:
+    """A server that reads a request and then does what its case says."""
+
+    def __init__(self) -> None:
+        self.case: Case | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"PRI "):
+                lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
+                await reader.readexactly(int(lines.get(b"content-length", b"0")))
+            if self.case is not None:
+                await self._reply(reader, writer)
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self.case is not None
+        sends: Any = self.case.sends
+        if callable(sends):
+            found = sends(writer) if inspect.signature(sends).parameters else sends()
+            if inspect.isawaitable(found):
+                await found
+                return
+            sends = found
+        assert isinstance(sends, bytes)
+        writer.write(sends)
+        await writer.drain()
+        writer.write_eof()
+        # The gateway takes what it was sent, and closes.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await reader.read()
+
+
+async def run(case: Case, address: tuple[str, int], upstream: HostileUpstream) -> Seen:
+    """Play one case through."""
+    if case.side == "client":
+        sends: Any = case.sends
+        if callable(sends):
+            if inspect.iscoroutinefunction(sends):
+                seen: Seen = await sends(address)
+                return seen
+            sends = sends()
+        return await talk(address, sends)
+    upstream.case = case
+    body = asking(case.model, case.path, stream=case.stream)
+    return await talk(address, post(body=body, path=case.path))
+
+
+async def main() -> None:
+    """Cases, until there are no more."""
+    upstream = HostileUpstream()
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=_HEAD)
+    _say(server.sockets[0].getsockname()[1])
+    by_name = {case.id: case for case in CASES}
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        name, port = json.loads(line)
+        _say((await run(by_name[name], ("127.0.0.1", port), upstream)).dump())
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
