@@ -60,7 +60,7 @@ class Gateway:
         conversations = Conversations(state)
         self._loop_side = LoopSide(state, conversations)
         self._decider = self._loop_side.decider = Decider(
-            state, self._loop_side.begin_continuing, self._loop_side.begin_keeping, self._died
+            state, self._loop_side.begin_continuing, self._loop_side.begin_storing, self._died
         )
         self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
         self._door = Door(state)

@@ -1,4 +1,4 @@
-"""Where it is decided: on a thread of its own, or on the event loop."""
+"""Where decisions are made: on a thread of its own, or on the event loop."""
 
 import asyncio
 import threading

@@ -18,29 +18,39 @@ from sluicegate.routing import NoRoute, Plan
 from sluicegate.telemetry import where
 
 Answer = ErrorReply | tuple[ResponsesRequest | None, bytes | None]
-"""What was found elsewhere: a refusal, or the request with what it continues, and the body that shall be kept
-of it. None: the client's own.
+"""The result of looking up a conversation: a refusal; or the request with the conversation in front, and the
+body to store for it. None: the client's own.
 """
 Continue = Callable[[Call, ResponsesRequest], None]
-Keep = Callable[[Call, Ended, bytes], None]
+StoreReply = Callable[[Call, Ended, bytes], None]
 
 
 class Decider:
     """Takes events, one thread at a time, and answers them. Only `post` and `expect` are for any thread.
 
-    What waits is not done here: `elsewhere` is given the requests of conversations, and `answer` is posted
-    with what has been found; `keep` is given the responses that shall be kept. Both are called here, and must
-    not block. So must `died`, which is told why the process has to end.
+    Nothing here waits: `elsewhere` gets the requests that continue a conversation, and `answer` is posted
+    with the result; `store_reply` gets the replies to be stored. Both are called on the deciding thread and
+    must not block, and neither must `died`, which gets the reason why the process has to end.
     """
 
     __slots__ = (
-        "_calls", "_died", "_elsewhere", "_keep", "_posted", "_runs", "_state", "_tags", "wake",
+        "_calls",
+        "_died",
+        "_elsewhere",
+        "_posted",
+        "_runs",
+        "_state",
+        "_store_reply",
+        "_tags",
+        "wake",
     )  # fmt: skip
 
-    def __init__(self, state: State, elsewhere: Continue, keep: Keep, died: Callable[[str], None]) -> None:
+    def __init__(
+        self, state: State, elsewhere: Continue, store_reply: StoreReply, died: Callable[[str], None]
+    ) -> None:
         self._state = state
         self._elsewhere = elsewhere
-        self._keep = keep
+        self._store_reply = store_reply
         self._died = died
         self._calls: dict[int, Call] = {}
         self._runs: dict[int, Run] = {}
@@ -138,7 +148,7 @@ class Decider:
         request = event.request
         if not isinstance(request, ResponsesRequest):
             self._begin(call, None)
-        elif request.unstorable is not None and self._keeps(request):
+        elif request.unstorable is not None and self._is_stored(request):
             self._refuse(call, stored_errors.unstorable(request.unstorable))
         # Most requests continue nothing, and need not be read again.
         elif request.previous_response_id is not None or request.refers:
@@ -171,7 +181,7 @@ class Decider:
                 after=after,
                 request=request,
                 response_id=new_response_id() if run is None else run.response_id,
-                keep=self._kept_bytes(call, arrived.request) if run is None else None,
+                keep=self._bytes_to_copy(call, arrived.request) if run is None else None,
             )
         else:
             taken = arrived.forward(route, pricing=pricing, last=last, after=after)
@@ -180,12 +190,12 @@ class Decider:
             state.metrics.stream_started(model.label)
         call.arrived = None
 
-    def _kept_bytes(self, call: Call, request: object) -> int | None:
-        if isinstance(request, ResponsesRequest) and self._keeps(request):
+    def _bytes_to_copy(self, call: Call, request: object) -> int | None:
+        if isinstance(request, ResponsesRequest) and self._is_stored(request):
             return call.serving.config.responses.max_response_bytes
         return None
 
-    def _keeps(self, request: ResponsesRequest) -> bool:
+    def _is_stored(self, request: ResponsesRequest) -> bool:
         return self._state.responses.enabled and request.store
 
     def _refuse(self, call: Call, reply: ErrorReply) -> None:
@@ -241,9 +251,9 @@ class Decider:
         state.recorder.record(record)
         if not record.priced and record.model:
             state.notices.warn_once("unpriced", model=record.model, upstream_model=record.upstream_model)
-        kept = event.kept
-        if kept is not None and record.status == 200 and not record.client_left:
-            self._keep(call, event, kept)
+        reply = event.kept
+        if reply is not None and record.status == 200 and not record.client_left:
+            self._store_reply(call, event, reply)
         if call.plan is not None:
             call.plan.ended(event.outcome)
 

@@ -1,4 +1,4 @@
-"""What the thread that decides hands to the event loop, since it waits for the store of responses."""
+"""Work that the deciding thread hands to the event loop, because it waits for the store of responses."""
 
 import asyncio
 from functools import partial
@@ -14,7 +14,7 @@ from sluicegate.telemetry import where
 
 
 class LoopSide:
-    """`begin_continuing` and `begin_keeping` are for the thread that decides, the rest for the loop's."""
+    """`begin_continuing` and `begin_storing` are for the thread that decides, the rest for the loop's."""
 
     def __init__(self, state: State, conversations: Conversations) -> None:
         self._state = state
@@ -31,9 +31,9 @@ class LoopSide:
         """Find out what `request` continues, and post the answer."""
         self._soon(self._start_continuing, call, request)
 
-    def begin_keeping(self, call: Call, ended: Ended, kept: bytes) -> None:
-        """Keep the response `kept`."""
-        self._soon(self._keep, call, ended, kept)
+    def begin_storing(self, call: Call, ended: Ended, reply: bytes) -> None:
+        """Store the response whose bytes, as the client got them, are `reply`."""
+        self._soon(self._store, call, ended, reply)
 
     def _soon(self, *step: object) -> None:
         if self._loop is None:
@@ -63,17 +63,17 @@ class LoopSide:
             if self.decider is not None:
                 self.decider.post(partial(self.decider.answer, call, ticket, answer))
 
-    def _keep(self, call: Call, ended: Ended, kept: bytes) -> None:
+    def _store(self, call: Call, ended: Ended, reply: bytes) -> None:
         body = call.body
         if body is None and isinstance(ended.request, ResponsesRequest):
             body = ended.request.body
         if body is None or call.model is None:
             return
-        self._state.responses.keep(
+        self._state.responses.store_live_reply(
             owner=(call.caller or ANYONE).owner,
             model=call.model.name,
             request_id=ended.request_id,
             request=body,
-            reply=kept,
+            reply=reply,
             streamed=ended.outcome.streamed,
         )

@@ -1,4 +1,4 @@
-"""Warnings that are said once in a process's life, not once a request."""
+"""Warnings that are logged once in a process's life, not for every request."""
 
 from sluicegate.telemetry import Log
 

@@ -56,7 +56,7 @@ class Prices:
             return None
 
     def members(self, cost: Cost | None) -> bytes | None:
-        """What the usage object says of `cost`."""
+        """The members that show `cost` in the usage object."""
         return members(self._style, cost)
 
     def _failed(self, model: str, error: Exception) -> None:

@@ -38,7 +38,7 @@ class StoredResponses:
         self.keepalive = follow_keepalive(state)
 
     def methods(self, path: str) -> Methods | None:
-        """None for a path that is none of ours."""
+        """The methods of a path; None if there is no such path here."""
         id, slash, rest = path.removeprefix(PREFIX).partition("/")
         if not path.startswith(PREFIX) or not id:
             return None

@@ -16,14 +16,14 @@ from sluicegate.responses.entry import DELETED, Claim
 from sluicegate.responses.errors import Fenced, QueueFull, StoreError
 from sluicegate.responses.repository import index_items
 from sluicegate.responses.schema import events, payloads, responses
-from sluicegate.responses.writes import Append, Begin, Final, Keep, Write
+from sluicegate.responses.writes import Append, Begin, Final, LiveReply, Write
 
 MAX_WRITES = 500
 """In one transaction: the variables of a statement are limited."""
 
 
 class Batch:
-    """At most `MAX_WRITES` writes. What ends, or is kept whole, is kept for `retention` seconds from now."""
+    """At most `MAX_WRITES` writes. A response that has ended is stored for `retention` seconds from now."""
 
     def __init__(self, writes: Sequence[Write], retention: float) -> None:
         self._writes = writes
@@ -35,14 +35,14 @@ class Batch:
         """Why some were not written, by their `id()`: `Fenced` and `QueueFull`."""
         refused: dict[int, StoreError] = {}
         begun = await self._room(connection, refused)
-        kept = await self._new(connection)
+        live = await self._new(connection)
         appends = [write for write in self._writes if isinstance(write, Append)]
         await self._lock(connection, [write.claim for write in appends])
         for write in appends:
             if write.claim not in self._owners:
                 refused[id(write)] = Fenced(write.id)
         appends = [write for write in appends if write.claim in self._owners]
-        present: list[Write] = [*appends, *kept, *begun]
+        present: list[Write] = [*appends, *live, *begun]
         rows = [
             {"response_id": write.id, "first": run.first, "last": run.last, "data": run.data}
             for write in present
@@ -53,12 +53,12 @@ class Batch:
         finals = [(write.claim, write.final) for write in appends if write.final is not None]
         if finals:
             await self._end(connection, finals)
-        if kept or begun:
-            await self._insert(connection, kept, begun)
+        if live or begun:
+            await self._insert(connection, live, begun)
         await index_items(
             connection,
             [(self._owners[claim], claim.id, final.item_ids) for claim, final in finals]
-            + [(keep.row["owner"], keep.id, [*keep.item_ids, *keep.final.item_ids]) for keep in kept]
+            + [(reply.row["owner"], reply.id, [*reply.item_ids, *reply.final.item_ids]) for reply in live]
             + [(begin.row["owner"], begin.id, begin.item_ids) for begin in begun],
         )
         await tell(connection, [write.id for write in appends])
@@ -80,9 +80,9 @@ class Batch:
                 refused[id(write)] = QueueFull()
         return taken
 
-    async def _new(self, connection: AsyncConnection) -> list[Keep]:
+    async def _new(self, connection: AsyncConnection) -> list[LiveReply]:
         """Those whose id is not taken: an upstream that numbers its responses anew may send one twice."""
-        by_id = {write.id: write for write in self._writes if isinstance(write, Keep)}
+        by_id = {write.id: write for write in self._writes if isinstance(write, LiveReply)}
         if not by_id:
             return []
         same = responses.c.id.in_(list(by_id))
@@ -132,7 +132,7 @@ class Batch:
         )
         await connection.execute(shown, [{"of": claim.id, "to": final.response} for claim, final in finals])
 
-    async def _insert(self, connection: AsyncConnection, kept: list[Keep], begun: list[Begin]) -> None:
+    async def _insert(self, connection: AsyncConnection, live: list[LiveReply], begun: list[Begin]) -> None:
         rows = [
             {
                 **write.row,
@@ -143,7 +143,7 @@ class Batch:
                 "expires_at": self._expires,
                 "bytes": write.size,
             }
-            for write in kept
+            for write in live
         ] + [
             {
                 **write.row,
@@ -157,7 +157,7 @@ class Batch:
             for write in begun
         ]
         await connection.execute(insert(responses), sorted(rows, key=lambda row: str(row["id"])))
-        texts = [(write.id, write.request, write.final.response) for write in kept]
+        texts = [(write.id, write.request, write.final.response) for write in live]
         texts += [(write.id, write.request, write.response) for write in begun]
         await connection.execute(
             insert(payloads),

@@ -1,4 +1,4 @@
-"""Telling the other processes over one PostgreSQL server what was written, by its LISTEN and NOTIFY.
+"""Notifying other processes on the same PostgreSQL database of what was written, by LISTEN and NOTIFY.
 
 What is told may be lost with a connection, and behind a pooler nobody may be listening at all: whoever must
 not miss anything asks every now and then.

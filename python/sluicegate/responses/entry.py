@@ -1,4 +1,4 @@
-"""One stored response, as the rest of the package sees it."""
+"""The data types of stored responses that the package's modules exchange."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "
 ENDED: frozenset[str] = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
 DELETED = "deleted"
-"""The status of what is only remembered."""
+"""The status of a tombstone: the response was deleted, and its row is kept so that its id stays known."""
 
 # `response.created`, `response.queued`, `response.in_progress`: what a background response has before output.
 PREAMBLE_EVENTS = 3
@@ -18,7 +18,7 @@ PREAMBLE_EVENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A response's row. Times are Unix seconds."""
+    """A response's row in the store. Times are Unix seconds."""
 
     id: str
     owner: str

@@ -10,7 +10,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreBusy(StoreUnavailable):
-    """As much waits to be written as may wait."""
+    """The bound of bytes that may wait to be written is reached."""
 
     def __init__(self) -> None:
         super().__init__("as much waits to be written as may wait")
@@ -25,14 +25,14 @@ class Contended(StoreUnavailable):
 
 
 class StoreTooNew(StoreUnavailable):
-    """A later version of this program has been here."""
+    """The store was written by a later version of sluicegate, whose tables this one does not know."""
 
     def __init__(self, found: int, known: int) -> None:
         super().__init__(f"the store has version {found}, this program knows {known}")
 
 
 class Fenced(StoreError):
-    """Somebody else has taken the response over, ended it or deleted it."""
+    """Another process has taken the response over, or it was ended or deleted."""
 
 
 class NotFound(StoreError):

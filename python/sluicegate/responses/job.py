@@ -53,23 +53,23 @@ class Job:
     def __init__(self, work: Work, writer: Writer, *, max_bytes: int, patience: float) -> None:
         self.work = work
         self.lost = False
-        """Somebody else has the response now: nothing more is written."""
+        """The response was cancelled, deleted or taken over: nothing more is written."""
         self.interrupted = False
         """The process stops."""
         self.done = False
-        """Its end is kept."""
+        """Its end is committed."""
         self.failure: Failure | None = None
         self._writer = writer
         self._max_bytes = max_bytes
         self._patience = patience
         self._stopped = asyncio.Event()
         self._numbering = ResponseNumbering(PREAMBLE_EVENTS, work.response, max_event_bytes=max_bytes)
-        self._kept_bytes = 0
+        self._stored_bytes = 0
         self._waiting: list[Run] = []
         self._waiting_bytes = 0
         self._unstorable = False
         """Events are missing: none may follow."""
-        self._keeping: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
         self._status = 0
         self._streamed = False
         self._body = bytearray()
@@ -100,7 +100,7 @@ class Job:
     async def run(self, execute: Execute) -> None:
         """Returns once the exchange is over: with the response ended (`done`), `lost`, or a `failure`."""
         await execute(self.work, self.receive, self.send)
-        await self._kept()
+        await self._all_committed()
         if self.done or self.lost or self.failure is not None:
             return
         if not self._streamed and self._status == 200:
@@ -114,7 +114,7 @@ class Job:
 
     @property
     def _reason(self) -> str | None:
-        """Why it does not wait for the end; None: that has come."""
+        """Why the exchange is left before the end of the response; None: the end has come."""
         if self.lost:
             return "cancelled"
         if self.interrupted:
@@ -150,7 +150,7 @@ class Job:
         # A large message is one of several that wait: they are kept together.
         ahead = len(body) >= _LARGE_BYTES and self._waiting_bytes < _AHEAD_BYTES
         if not (ahead and message.get("more_body", False)):
-            await self._kept()
+            await self._all_committed()
 
     @property
     def _bound(self) -> int:
@@ -163,7 +163,7 @@ class Job:
             self._number(lambda: self._numbering.feed(events))
         except ParseError:
             return
-        await self._kept()
+        await self._all_committed()
 
     def _number(self, step: Callable[[], bytes]) -> None:
         """Have the events that `step` of the numbering gives kept. Raises `EventTooLarge`."""
@@ -176,22 +176,22 @@ class Job:
             self._stopped.set()
 
     def _put(self, run: Run) -> None:
-        """Have these events kept, at once or with what follows them."""
-        self._kept_bytes += len(run.data)
-        if self._kept_bytes > self._max_bytes and not self.ending:
+        """Store these events, at once or together with those that follow."""
+        self._stored_bytes += len(run.data)
+        if self._stored_bytes > self._max_bytes and not self.ending:
             self._too_large()
             return
         self._waiting.append(run)
         self._waiting_bytes += len(run.data)
-        if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.get_running_loop().create_task(self._keep())
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.get_running_loop().create_task(self._commit_waiting())
 
-    async def _kept(self) -> None:
-        """Returns when all that was put is kept, or the response is lost."""
-        if self._keeping is not None:
-            await asyncio.shield(self._keeping)
+    async def _all_committed(self) -> None:
+        """Returns when all events that were put are committed, or the response is lost."""
+        if self._committing is not None:
+            await asyncio.shield(self._committing)
 
-    async def _keep(self) -> None:
+    async def _commit_waiting(self) -> None:
         while self._waiting:
             runs, self._waiting, self._waiting_bytes = self._waiting, [], 0
             run = Run(runs[0].first, runs[-1].last, b"".join(run.data for run in runs))
@@ -206,7 +206,7 @@ class Job:
         if ending is None:
             return None
         status, response = ending
-        return Final(status, response, item_ids(("", b"", response)), self._kept_bytes)
+        return Final(status, response, item_ids(("", b"", response)), self._stored_bytes)
 
     async def _write(self, write: Append) -> None:
         """Write, trying again for a while where the store fails: a disk that is full may have room again."""
@@ -239,7 +239,7 @@ class Job:
         self._stopped.set()
 
     def _why(self) -> Failure:
-        """What to say of an exchange that ended without the end of its response."""
+        """The failure of an exchange that ended without the end of its response."""
         if self.interrupted:
             return Failure("The gateway was stopped while it ran.", again=True)
         if self._numbering.error is not None:

@@ -1,4 +1,4 @@
-"""Who works on which background response.
+"""Leases: which process works on which background response.
 
 A process that takes one on holds it under a lease, which it renews while it lives, and a fence: a number that
 grows each time that somebody takes the response over. All that is written about it names the fence, so a
@@ -214,7 +214,7 @@ class Leases:
                 )
 
     async def has_output(self, id: str) -> bool:
-        """Whether anything of an upstream's has been kept."""
+        """Whether output of an upstream has been stored."""
         query = select(func.max(events.c.last)).where(events.c.response_id == id)
         async with self._database.read("read") as connection:
             return (await connection.scalar(query) or 0) >= PREAMBLE_EVENTS

@@ -1,4 +1,4 @@
-"""Where responses are kept: the path of the file, and whether it can be one."""
+"""The path of the store's file, and whether the file can be written."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Looking at responses as they stand, and ending those that no upstream ended."""
+"""Reading a response's current state, and ending responses that no upstream ended."""
 
 from collections import OrderedDict
 

@@ -41,7 +41,7 @@ from sluicegate.responses.schema import is_key
 from sluicegate.responses.settling import Settling
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
-from sluicegate.responses.writes import Append, Begin, Final, Keep, Write
+from sluicegate.responses.writes import Append, Begin, Final, LiveReply, Write
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another process does.
@@ -75,7 +75,7 @@ class ResponseStore:
         self._metrics = metrics
         self._log = log
         self._complained = -_COMPLAINT_SECONDS
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[None]] = set()
         database = self._database = Database(config)
         database.on_failure = self._failed
         database.owners = owners or {}
@@ -126,11 +126,11 @@ class ResponseStore:
             await self._following.close()
 
     async def close(self) -> None:
-        """Keep what is still to be kept, and close the store. Idempotent."""
+        """Write what is still waiting, and close the store. Idempotent."""
         await self.drain(0)
         self._closed = True
-        if self._keeping:
-            await asyncio.wait(self._keeping, timeout=self._config.lease_seconds)
+        if self._storing:
+            await asyncio.wait(self._storing, timeout=self._config.lease_seconds)
         await self._following.close()
         await self._writer.close()
         await self._database.close()
@@ -184,24 +184,24 @@ class ResponseStore:
         self._runner.wake()
         return id, response
 
-    def keep(
+    def store_live_reply(
         self, *, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
     ) -> None:
-        """Keep a response that was made while its client listened: `reply` is all that the client was sent.
+        """Store the response of a live request: `reply` is all that the client was sent.
 
-        At once or a little later. Where that fails, or too much waits already, it is not kept and counted;
-        the client, who has its reply, is not concerned.
+        Returns at once; the response is written in the background. If that fails, or too much waits to be
+        written already, the failure is counted and the response is not stored. The client has its reply.
         """
         if self._writer.full:
             self._failed("keep", StoreBusy())
             return
         task = asyncio.get_running_loop().create_task(
-            self._keep(owner, model, request_id, request, reply, streamed)
+            self._store_live_reply(owner, model, request_id, request, reply, streamed)
         )
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
 
-    async def _keep(
+    async def _store_live_reply(
         self, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
     ) -> None:
         try:
@@ -220,7 +220,7 @@ class ResponseStore:
                 "request_id": request_id,
                 "created_at": time.time(),
             }
-            await self._writer.write(Keep(row, request, item_ids((id, request, b"")), run, final))
+            await self._writer.write(LiveReply(row, request, item_ids((id, request, b"")), run, final))
         except StoreBusy as error:
             self._failed("keep", error)
         except StoreError:
@@ -291,25 +291,25 @@ class ResponseStore:
         now = time.monotonic()
         moment, patience = now + _MOMENT_SECONDS, now + _KEEPING_SECONDS
         pause = _LOOK_AGAIN_SECONDS
-        keeping: set[asyncio.Task[None]] = set()
+        storing: set[asyncio.Task[None]] = set()
         while True:
             now = time.monotonic()
             if now < moment:
                 # Whoever asks has seen its end: what begins to be kept later is something else.
-                keeping |= self._keeping
-            keeping = {task for task in keeping if not task.done()}
+                storing |= self._storing
+            storing = {task for task in storing if not task.done()}
             # Looked at after that: what was kept meanwhile is found now.
-            last = now >= (patience if keeping else moment)
+            last = now >= (patience if storing else moment)
             try:
-                if not self._database.exists and not self._keeping:
+                if not self._database.exists and not self._storing:
                     # Nothing has been stored yet: asking would make the file.
                     raise NotFound(id)
                 return await look()
             except NotFound:
                 if last:
                     raise
-            if keeping:
-                await asyncio.wait(keeping, timeout=max(patience - time.monotonic(), 0))
+            if storing:
+                await asyncio.wait(storing, timeout=max(patience - time.monotonic(), 0))
             else:
                 await asyncio.sleep(min(pause, max(moment - time.monotonic(), 0)))
                 pause = min(2 * pause, _MOMENT_SECONDS / 2)
@@ -350,7 +350,7 @@ class ResponseStore:
     def _published(self, write: Write) -> None:
         self._following.published(write.id, write.run, write.final)
         if write.final is not None:
-            self._metrics.ended("live" if isinstance(write, Keep) else "background", write.final.status)
+            self._metrics.ended("live" if isinstance(write, LiveReply) else "background", write.final.status)
 
     def _failed(self, operation: str, error: Exception) -> None:
         self._metrics.failed(operation)

@@ -1,4 +1,4 @@
-"""Keeping the store within its bounds: what has expired goes, and where there is too much, the oldest."""
+"""Keeping the store within its bounds: deletes what has expired and, where there is too much, the oldest."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is written to the store: events, a live reply, a background response that is taken on."""
+"""The writes to the store: events, a live reply, a new background response."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class Append:
 
 
 @dataclass(slots=True)
-class Keep:
-    """A response that was made while its client listened, whole."""
+class LiveReply:
+    """A response whose reply went to its client live, written as a whole once it has ended."""
 
     row: dict[str, Any]
     request: bytes
@@ -60,7 +60,7 @@ class Keep:
 
 @dataclass(slots=True)
 class Begin:
-    """A background response that is taken on, unless `max_queued` wait already."""
+    """A background response that is put into the queue, unless `max_queued` wait already."""
 
     row: dict[str, Any]
     request: bytes
@@ -82,7 +82,7 @@ class Begin:
         return _size(self.request, self.response, self.run)
 
 
-Write = Append | Keep | Begin
+Write = Append | LiveReply | Begin
 
 
 def _size(request: bytes, response: bytes, run: Run | None) -> int:

@@ -208,7 +208,7 @@ class ScriptedUpstream:
 
     async def _serve(self, connection: Connection, request: HttpRequest, *, reused: bool) -> None:
         if is_health(path_of(request)):
-            await _answer(connection, Document({"status": "ok"}), keep=True)
+            await _answer(connection, Document({"status": "ok"}), keep_alive=True)
             return
         try:
             script = self._script_for(request)
@@ -245,9 +245,9 @@ class ScriptedUpstream:
         return script if header is None else script_from_json(header.encode("latin-1"), script)
 
 
-async def _answer(connection: Connection, document: Document, *, keep: bool = False) -> None:
+async def _answer(connection: Connection, document: Document, *, keep_alive: bool = False) -> None:
     """A reply of the server's own, which no script has a say in."""
-    script = Script(keep_alive=keep)
+    script = Script(keep_alive=keep_alive)
     record = Record(0, connection.number, False, HttpRequest("", "", "", (), b""), script)
     await Playback(connection, script, record).play(document)
 

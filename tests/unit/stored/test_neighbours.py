@@ -20,9 +20,9 @@ LONE = "\ud800"
 BAD_IDS = {"half of a pair": LONE, "NUL": "msg_\0", "long": secrets.token_hex(4000)}
 
 
-def keep(store: ResponseStore, id: str, *, request_id: str = "test", **body: Any) -> None:
+def store_reply(store: ResponseStore, id: str, *, request_id: str = "test", **body: Any) -> None:
     """A live reply has ended."""
-    store.keep(
+    store.store_live_reply(
         owner=OWNER,
         model=MODEL,
         request_id=request_id,
@@ -50,7 +50,7 @@ def failures(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> list[str]
 async def test_an_items_id_that_is_no_key_costs_nobody_a_response(store: ResponseStore, id: str) -> None:
     ids = [f"resp_{n}" for n in range(9)]
     for n, response_id in enumerate(ids):
-        keep(store, response_id, input=[item(id if n == 4 else f"msg_{n}")])
+        store_reply(store, response_id, input=[item(id if n == 4 else f"msg_{n}")])
     for response_id in ids:
         assert (await shown(store, response_id))["status"] == "completed"
 
@@ -61,7 +61,7 @@ async def test_an_upstreams_id_that_is_no_key_costs_only_its_own_response(
 ) -> None:
     failed = failures(store, monkeypatch)
     for response_id in ("resp_1", id, "resp_2"):
-        keep(store, response_id)
+        store_reply(store, response_id)
     for response_id in ("resp_1", "resp_2"):
         assert (await shown(store, response_id))["status"] == "completed"
     assert failed == ["unstorable"]
@@ -93,7 +93,7 @@ async def test_what_fails_for_its_content_is_lost_alone_and_reported(
     failed = failures(store, monkeypatch)
     ids = [f"resp_{n}" for n in range(9)]
     for n, id in enumerate(ids):
-        keep(store, id, request_id=LONE if n == place else "test")
+        store_reply(store, id, request_id=LONE if n == place else "test")
     for n, id in enumerate(ids):
         if n != place:
             assert (await shown(store, id))["status"] == "completed"
@@ -137,7 +137,7 @@ async def test_a_live_reply_that_has_not_ended_is_no_background_work(
     store: ResponseStore, upstream: Upstream, status: object
 ) -> None:
     response = {**upstream_events(reply_id="resp_live")[-1]["response"], "status": status}
-    store.keep(
+    store.store_live_reply(
         owner=OWNER,
         model=MODEL,
         request_id="test",
@@ -155,7 +155,7 @@ async def test_a_live_reply_that_has_not_ended_is_no_background_work(
 # === what is not there ===
 
 
-async def test_an_unknown_id_is_refused_while_much_is_being_kept(
+async def test_an_unknown_id_is_refused_while_many_replies_are_being_stored(
     store: ResponseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = 0
@@ -163,7 +163,7 @@ async def test_an_unknown_id_is_refused_while_much_is_being_kept(
     async def never_idle() -> None:
         nonlocal begun
         while True:
-            keep(store, f"resp_{begun}")
+            store_reply(store, f"resp_{begun}")
             begun += 1
             await asyncio.sleep(0.01)
 
@@ -172,10 +172,10 @@ async def test_an_unknown_id_is_refused_while_much_is_being_kept(
         async with asyncio.timeout(WAIT_SECONDS):
             with pytest.raises(NotFound):
                 await store.response("resp_none", OWNER)
-        assert store._keeping, "it was not asked while something was being kept"
+        assert store._storing, "it was not asked while something was being stored"
     finally:
         writing.cancel()
-        await asyncio.gather(*store._keeping, return_exceptions=True)
+        await asyncio.gather(*store._storing, return_exceptions=True)
 
 
 async def test_an_unknown_id_is_refused_while_the_store_does_not_answer_writes(
@@ -192,7 +192,7 @@ async def test_an_unknown_id_is_refused_while_the_store_does_not_answer_writes(
         await write(what)
 
     monkeypatch.setattr(store._writer, "write", stuck)
-    keep(store, "resp_slow")
+    store_reply(store, "resp_slow")
     async with asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(NotFound):
             await store.response("resp_none", OWNER)
@@ -228,19 +228,19 @@ async def test_live_replies_past_the_bound_are_not_kept_and_reported(
 ) -> None:
     failed = failures(stuck, monkeypatch)
     for n in range(10):
-        keep(stuck, f"resp_{n}", input="x" * 60_000)
+        store_reply(stuck, f"resp_{n}", input="x" * 60_000)
         # Each has been read once this is over.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert len(failed) >= 6
     assert set(failed) == {"keep"}
     assert stuck._writer._bytes <= 200_000
-    waiting = len(stuck._keeping)
+    waiting = len(stuck._storing)
     assert waiting == 10 - len(failed)
     stuck._writer._committing.release()
     for n in range(waiting):
         assert (await shown(stuck, f"resp_{n}"))["status"] == "completed"
-    keep(stuck, "resp_later", input="x" * 60_000)
+    store_reply(stuck, "resp_later", input="x" * 60_000)
     assert (await shown(stuck, "resp_later"))["status"] == "completed"
 
 

@@ -31,12 +31,14 @@ from sluicegate.responses.upkeep import Upkeep
 Start = Callable[..., Any]
 
 
-def keep(store: ResponseStore, id: str, *, streamed: bool = True, text: str = "Hello", **body: Any) -> None:
+def store_reply(
+    store: ResponseStore, id: str, *, streamed: bool = True, text: str = "Hello", **body: Any
+) -> None:
     """A live reply has ended."""
     events = upstream_events(text=text, reply_id=id)
     reply = sse(*events) + b"data: [DONE]\n\n" if streamed else json.dumps(events[-1]["response"]).encode()
     request = {"model": MODEL, "input": "Say something.", **body}
-    store.keep(
+    store.store_live_reply(
         owner=OWNER,
         model=MODEL,
         request_id="test",
@@ -62,7 +64,7 @@ async def run(store: ResponseStore, upstream: Upstream, **body: Any) -> str:
 
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_live_reply_is_there_when_it_has_ended(store: ResponseStore, streamed: bool) -> None:
-    keep(store, "resp_live", streamed=streamed)
+    store_reply(store, "resp_live", streamed=streamed)
     events = upstream_events(text="Hello", reply_id="resp_live")
     assert await shown(store, "resp_live") == events[-1]["response"]
     kept = await followed(store, "resp_live")
@@ -81,13 +83,13 @@ async def test_a_live_reply_is_found_through_another_worker_at_once(
     one, other = await start(None), await start(None)
     await create(other)
     looking = asyncio.ensure_future(shown(other, "resp_live"))
-    keep(one, "resp_live")
+    store_reply(one, "resp_live")
     assert (await looking)["id"] == "resp_live"
 
 
 async def test_a_live_reply_without_an_end_is_not_kept(store: ResponseStore) -> None:
     events = upstream_events(reply_id="resp_cut")[:-1]
-    store.keep(
+    store.store_live_reply(
         owner=OWNER, model=MODEL, request_id="t", request=b'{"input":"x"}', reply=sse(*events), streamed=True
     )
     with pytest.raises(NotFound):
@@ -95,7 +97,7 @@ async def test_a_live_reply_without_an_end_is_not_kept(store: ResponseStore) -> 
 
 
 async def test_cancelling_a_live_reply_changes_nothing(store: ResponseStore) -> None:
-    keep(store, "resp_live")
+    store_reply(store, "resp_live")
     entry, _ = await store.cancel("resp_live", OWNER)
     assert (entry.background, entry.status) == (False, "completed")
 
@@ -105,7 +107,7 @@ async def test_cancelling_a_live_reply_changes_nothing(store: ResponseStore) -> 
 
 async def test_a_chain_is_its_items_in_order(store: ResponseStore, upstream: Upstream) -> None:
     first = await run(store, upstream, input="one", instructions="Not inherited.")
-    keep(store, "resp_second", previous_response_id=first, input=[{"role": "user", "content": "two"}])
+    store_reply(store, "resp_second", previous_response_id=first, input=[{"role": "user", "content": "two"}])
     await shown(store, "resp_second")
     third = await run(store, upstream, previous_response_id="resp_second", input="three")
     context = json.loads(b"[%s]" % await store.context(third, OWNER))
@@ -175,10 +177,10 @@ async def test_input_items_are_listed_in_pages(store: ResponseStore) -> None:
 
 async def test_what_has_expired_goes(start: Start, settings: Callable[..., StoreConfig]) -> None:
     store = await start(None)
-    keep(store, "resp_old")
+    store_reply(store, "resp_old")
     running = await create(store)
-    keeping = set(store._keeping)
-    await asyncio.gather(*keeping)
+    storing = set(store._storing)
+    await asyncio.gather(*storing)
     async with store._database.transaction("test") as connection:
         await connection.exec_driver_sql("UPDATE responses SET expires_at = 1")
     assert await Upkeep(settings(), store._database).tidy() == 1
@@ -194,7 +196,7 @@ async def test_what_has_expired_goes(start: Start, settings: Callable[..., Store
 async def test_past_the_size_the_oldest_go(start: Start, settings: Callable[..., StoreConfig]) -> None:
     store = await start(None)
     for n in range(4):
-        keep(store, f"resp_{n}", text="word " * 200)
+        store_reply(store, f"resp_{n}", text="word " * 200)
         await shown(store, f"resp_{n}")
     async with store._database.read("test") as connection:
         size = (await connection.exec_driver_sql("SELECT sum(bytes) FROM responses")).scalar()
@@ -254,7 +256,7 @@ async def test_a_file_that_is_no_database_is_said(tmp_path: Path, content: bytes
     async with worker(None, StoreConfig(path=str(path))) as store:
         with pytest.raises(StoreUnavailable):
             await create(store)
-        keep(store, "resp_live")
+        store_reply(store, "resp_live")
 
 
 async def test_a_full_store_refuses_and_recovers(tmp_path: Path, upstream: Upstream) -> None:
