@@ -1,4 +1,4 @@
-"""What a person is told when the gateway listens. The log is for programs, and says the same in its way."""
+"""The text that people see when the gateway listens. The log has the same facts for programs."""
 
 import json
 import shlex
@@ -26,7 +26,7 @@ def banner(ready: "Ready") -> str:
         "",
         f"  models     {_models(models)}",
         *_upstreams(ready),
-        *_kept(ready.config),
+        *_storage(ready.config),
         "",
         *_try(ready, models),
         "",
@@ -79,7 +79,7 @@ def _reason(answer: NoListing, base_url: str, *, has_key: bool) -> str:
     return answer.reason
 
 
-def _kept(config: "Config") -> Iterator[str]:
+def _storage(config: "Config") -> Iterator[str]:
     responses = config.responses
     if not responses.store:
         yield "  prompts    are not kept"

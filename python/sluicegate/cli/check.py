@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="github: workflow commands, which show at their lines.",
 )
-@click.option("--strict", is_flag=True, help="Warnings fail it, too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @click.option("--connect", is_flag=True, help="Ask each upstream for its models. It bills nothing.")
 def check(file: Path | None, form: Literal["text", "json", "github"], strict: bool, connect: bool) -> None:
     """Check a configuration FILE and show everything that is wrong with it.

@@ -24,19 +24,23 @@ FREE_PORTS = range(8080, 8090)
 @click.argument("file", type=_FILE, required=False)
 @click.option("-c", "--config", "config_file", type=_FILE, help="The same as FILE.")
 @upstream_options
-@click.option("--print-config", is_flag=True, help="Show what --upstream stands for as YAML, and end.")
-@click.option("--host", help="The address to listen on, in place of server.host.")
+@click.option(
+    "--print-config",
+    is_flag=True,
+    help="Print the configuration that the --upstream options make, as YAML, and exit.",
+)
+@click.option("--host", help="The address to listen on; overrides server.host.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="The port to listen on, in place of server.port; with --upstream the first free one from 8080 on.",
+    help="The port to listen on; overrides server.port. With --upstream: the first free one from 8080 on.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="How many threads move bytes, in place of server.threads.",
+    help="The number of engine threads, which move bytes; overrides server.threads.",
 )
-@click.option("--no-store", is_flag=True, help="Keep no responses: as `responses: {store: false}`.")
+@click.option("--no-store", is_flag=True, help="Store no responses; the same as `responses: {store: false}`.")
 def serve(
     file: Path | None,
     config_file: Path | None,

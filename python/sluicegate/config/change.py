@@ -1,4 +1,4 @@
-"""A configuration in place of the one that runs: what a file may not do while it is being written.
+"""Replacing the running configuration, and why a file that is still being written is not taken.
 
 Whoever writes a file leaves every beginning of it on the disk for a moment, and many a beginning is a good
 file in itself: one without the keys, which come last, or with the first letters of a key.

@@ -53,7 +53,7 @@ class Discovery:
 
     @property
     def answers(self) -> Mapping[str, Listing | NoListing | None]:
-        """What each upstream has said last; None: it has not answered yet."""
+        """Each upstream's last answer; None: it has not answered yet."""
         return {name: followed.answer for name, followed in self._followed.items()}
 
     def found(self, config: Config) -> Found:

@@ -1,4 +1,4 @@
-"""A configuration with what its upstreams have said of themselves."""
+"""Merging a configuration with the models that its upstreams list."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from sluicegate.routing.policy import Facts
 
 
 class Ordered:
-    """The policy of a gateway without another one. It learns nothing from what has been."""
+    """The default policy. It does not depend on how earlier requests ended."""
 
     def order(self, model: Model, facts: Facts) -> Sequence[Route]:
         return model.routes

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine, as far as the system tells this user (Linux)."""
+"""Which process listens on a port of this machine, as far as Linux lets this user see it."""
 
 import contextlib
 import re

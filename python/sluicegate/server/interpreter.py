@@ -18,7 +18,7 @@ def take_short_turns() -> None:
 
 
 def settle() -> None:
-    """Take what there is now for lasting: the collector does not look at it again."""
+    """Freeze the objects that exist now: the garbage collector does not examine them again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,4 +1,4 @@
-"""What signals tell this process."""
+"""The signals that this process handles."""
 
 import asyncio
 import contextlib

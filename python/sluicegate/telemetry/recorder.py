@@ -1,4 +1,4 @@
-"""Making it known that a request is over."""
+"""Passing the record of a finished request to the log, the metrics and other sinks."""
 
 from collections.abc import Callable, Sequence
 
