@@ -126,7 +126,7 @@ def test_a_file_that_ends_in_the_middle_of_a_line_is_not_taken(tmp_path: Path) -
     assert "ends in the middle of a line" in warning.message
 
 
-def test_faults_are_all_told(tmp_path: Path) -> None:
+def test_all_faults_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(KEYS_LAST)
     running = load_file(file)

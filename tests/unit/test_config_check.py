@@ -46,7 +46,7 @@ def test_a_good_configuration_loads() -> None:
     assert str(config.prices["tiny"].input) == "0.5"
 
 
-def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "gate.yaml"
     file.write_text(
         """\

@@ -33,7 +33,7 @@ def test_each_key_is_known_by_its_name(number: int) -> None:
 
 
 @pytest.mark.parametrize("presented", [digest(b"sk-11"), b"", b"sk-1", digest(b"sk-1")[:-1], None])
-def test_anything_else_is_nobody(presented: bytes | None) -> None:
+def test_an_unknown_key_is_refused(presented: bytes | None) -> None:
     assert admission(KEYS).identify(presented, True) is UNKNOWN_KEY
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_bearer_token_has_none(header: bytes | None) -> None:
 @pytest.mark.parametrize(
     "header", [b"Bearer", b"Bearer ", b"Bearer sk-", b"Bearer \xff", b"Bearer sk-1 sk-2"]
 )
-def test_another_token_is_nobodys(header: bytes) -> None:
+def test_a_header_with_another_token_is_refused(header: bytes) -> None:
     assert admission(KEYS).identify(key_digest(header), True) is UNKNOWN_KEY
 
 

@@ -68,7 +68,7 @@ async def test_models_are_shown_to_clients_with_a_key_only(served: Harness, path
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v1/", "/v1/models/", "/v1/chat", "/chat/completions", "//healthz"]
 )
-async def test_an_unknown_url_is_told_in_json(served: Harness, path: str) -> None:
+async def test_an_unknown_url_gets_a_json_error(served: Harness, path: str) -> None:
     response = await served.request("GET", path)
     assert response.status == 404
     assert response.headers["content-type"] == "application/json"
@@ -86,7 +86,7 @@ async def test_an_unknown_url_is_told_in_json(served: Harness, path: str) -> Non
         ("PUT", "/healthz", "GET, HEAD, OPTIONS"),
     ],
 )
-async def test_a_wrong_method_is_told_the_right_ones(
+async def test_a_wrong_method_gets_the_allowed_ones(
     served: Harness, method: str, path: str, allow: str
 ) -> None:
     response = await served.request(method, path)
@@ -120,7 +120,9 @@ async def test_a_websocket_is_closed(served: Harness) -> None:
     assert sent == [{"type": "websocket.close", "code": 1000}]
 
 
-async def test_what_nobody_foresaw_is_a_plain_500(served: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unforeseen_exception_is_a_plain_500(
+    served: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sluicegate.gateway.app_request.read_body", None)
     response = await served.request("POST", CHAT, headers=KEY)
     assert response.status == 500
@@ -199,7 +201,7 @@ async def test_what_supervisors_ask_is_not_recorded(served: Harness, path: str) 
         ("gateway", False),
     ],
 )
-async def test_metrics_are_not_shown_to_other_machines_unless_that_is_said(
+async def test_metrics_are_not_shown_to_other_machines_unless_configured(
     start_gateway: Start, host: str, shown: bool
 ) -> None:
     response = await start_gateway(server={"host": host}).request("GET", "/metrics")

@@ -219,7 +219,7 @@ async def test_one_line_says_all_about_a_request(start_gateway: Start) -> None:
     assert metrics.value("sluicegate_active_streams", model="small") == 0
 
 
-async def test_a_cost_that_is_not_known_is_counted_and_said_once(start_gateway: Start) -> None:
+async def test_an_unknown_cost_is_counted_and_logged_once(start_gateway: Start) -> None:
     usage = FakeUsage(input_tokens=10, output_tokens=5)
     outcome = FakeOutcome(usage=usage, upstream="local", priced=False)
     gateway = start_gateway(lambda exchange: exchange.complete(outcome=outcome))

@@ -172,7 +172,7 @@ def test_zero_tokens_cost_zero_which_is_not_unknown() -> None:
     assert known(Counts(input_tokens=0, output_tokens=0), input=1, output=1).total == 0
 
 
-def test_a_model_nobody_priced_has_no_cost() -> None:
+def test_a_model_without_a_price_has_no_cost() -> None:
     assert PriceTable({}).price("tiny", "tiny", Counts(input_tokens=1)) is None
 
 

@@ -166,7 +166,7 @@ def test_one_that_the_gateway_cannot_have_is_told(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"upstreams": {"u": {"base_url": "ftp://x"}}}', "{", "\0"])
-def test_faults_are_told_once_and_change_nothing(stand: Stand, text: str) -> None:
+def test_faults_are_logged_once_and_change_nothing(stand: Stand, text: str) -> None:
     stand.write(text)
     stand.looks(5)
     assert (stand.models, stand.said.events) == ([], ["reload_failed"])

@@ -266,7 +266,7 @@ async def test_balancers_hear_that_it_leaves_before_it_accepts_nothing_more() ->
     ]
 
 
-async def test_it_serves_on_while_it_leaves() -> None:
+async def test_requests_are_served_while_it_waits_for_balancers() -> None:
     stand = Stand(with_delay(600))
     await stand.told.wait("log listening")
     stand.signals.stop_came(signal.SIGTERM)
@@ -338,7 +338,7 @@ async def test_an_application_that_ends_by_itself_is_a_death(monkeypatch: pytest
     assert stand.told.lines["died"] == {"message": "the application's server ended"}
 
 
-async def test_a_path_that_is_too_long_for_a_socket_is_said(
+async def test_a_path_too_long_for_a_socket_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = tmp_path / ("d" * 100)
