@@ -22,7 +22,12 @@ class HostileUpstream:
     """A server that reads a request and then does what its case says."""
 
     def __init__(self) -> None:
-        self.case: Case | None = None
+        self._sends: Any = b""
+
+    def play(self, case: Case) -> None:
+        """What is to be sent from now on; what takes long to make is made here, not when it is awaited."""
+        sends: Any = case.sends
+        self._sends = sends() if callable(sends) and not inspect.signature(sends).parameters else sends
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
@@ -31,24 +36,17 @@ class HostileUpstream:
             if not head.startswith(b"PRI "):
                 lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
                 await reader.readexactly(int(lines.get(b"content-length", b"0")))
-            if self.case is not None:
-                await self._reply(reader, writer)
+            await self._reply(reader, writer)
         except (OSError, EOFError, asyncio.LimitOverrunError):
             pass
         finally:
             writer.transport.abort()
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self.case is not None
-        sends: Any = self.case.sends
-        if callable(sends):
-            found = sends(writer) if inspect.signature(sends).parameters else sends()
-            if inspect.isawaitable(found):
-                await found
-                return
-            sends = found
-        assert isinstance(sends, bytes)
-        writer.write(sends)
+        if callable(self._sends):
+            await self._sends(writer)
+            return
+        writer.write(self._sends)
         await writer.drain()
         writer.write_eof()
         # The gateway takes what it was sent, and closes.
@@ -67,7 +65,7 @@ async def run(case: Case, address: tuple[str, int], upstream: HostileUpstream) -
                 return seen
             sends = sends()
         return await talk(address, sends)
-    upstream.case = case
+    upstream.play(case)
     body = asking(case.model, case.path, stream=case.stream)
     return await talk(address, post(body=body, path=case.path))
 

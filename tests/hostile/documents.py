@@ -177,7 +177,7 @@ DOCUMENTS = (
         model="bad-harmony",
     ),
     # === chat for clients of Responses, and the other way round ===
-    *_pair("200,000 tool calls", lambda: _calls(200_000), _BORNE, model="bad-chat"),
+    *_pair("100,000 tool calls", lambda: _calls(100_000), _BORNE, model="bad-chat"),
     *_pair("tool call with the index 10^9", _calls(1, 10**9), _BORNE, model="bad-chat"),
     *_pair(
         "reasoning_text as the only output",
