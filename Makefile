@@ -20,7 +20,9 @@ BIN = $(VENV)/bin
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 SECONDS_EACH ?= 20
 PROFILE ?= $(if $(filter wheel bench%,$(MAKECMDGOALS)),release,$(if $(filter run,$(MAKECMDGOALS)),dev,quick))
-DIST = $(if $(filter release,$(PROFILE)),dist,$(TARGET)/dist-$(PROFILE))
+DIST = $(if $(filter wheel,$(MAKECMDGOALS)),dist,$(TARGET)/dist-$(PROFILE))
+# What is given to others runs with older C libraries as well: zig links against theirs.
+OLD_GLIBC = $(if $(filter wheel,$(MAKECMDGOALS)),--zig --compatibility manylinux_2_28)
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyproject.toml README.md LICENSE
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
@@ -42,7 +44,9 @@ $(VENV)/.tools: pyproject.toml | $(BIN)/activate
 
 $(DIST)/.built: $(SOURCES) | $(VENV)/.tools
 	@mkdir -p $(DIST) && rm -f $(DIST)/*.whl $(DIST)/*.tar.gz
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile $(PROFILE) --locked --quiet --out $(DIST)
+	$(if $(OLD_GLIBC),$(BIN)/python -m pip install --quiet --group wheel)
+	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) \
+	    $(BIN)/maturin build --profile $(PROFILE) --locked --quiet $(OLD_GLIBC) --out $(DIST)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin sdist --out $(DIST)
 	@touch $@
 

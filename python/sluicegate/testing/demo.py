@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sluicegate.testing.script import Script, UsageScript
-from sluicegate.testing.server import DEFAULT_MODEL, ScriptedUpstream
+from sluicegate.testing.server import DEFAULT_MODEL, DEFAULT_PORT, ScriptedUpstream
 from sluicegate.testing.speech import PASSAGE, THOUGHT, split_words
 
 READY_SECONDS = 30.0
@@ -134,7 +134,8 @@ def _next_steps() -> str:
     asked = {"model": DEFAULT_MODEL, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
     return (
         "Try next:\n"
-        f"  {program} mock & {program} serve &\n"
+        f"  {program} mock &\n"
+        f"  {program} serve --upstream http://127.0.0.1:{DEFAULT_PORT}/v1 &\n"
         "  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\\n"
         f"    -d '{json.dumps(asked)}'"
     )
