@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
 use crate::record;
-use crate::responses::fold::{Fold, Told};
+use crate::responses::fold::{Effect, Fold};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -118,16 +118,16 @@ impl Stream {
                 verdict,
                 plain_from,
             } = read(&event, reply, pricer);
-            let told = match (&mut self.forwarded, event.data()) {
+            let effect = match (&mut self.forwarded, event.data()) {
                 (Some(forwarded), Some(data)) => forwarded.read(&data),
-                _ => Told::Nothing,
+                _ => Effect::Nothing,
             };
             if reply.facts.finish_reason.is_some() != had_finished {
                 // What was a running total is final from here on.
                 self.shapes.forget_counts();
             } else if let Some(start) = plain_from {
                 learn(&mut self.shapes, &event, start, reply, |holes| {
-                    forwarded_meaning(told, holes)
+                    forwarded_meaning(effect, holes)
                 });
             }
             match verdict {
@@ -147,13 +147,13 @@ impl Stream {
 }
 
 /// What events of a shape mean for a response that is forwarded. None if an event changes more than one text, or not by one hole alone.
-fn forwarded_meaning(told: Told, holes: &[Hole]) -> Option<Meaning> {
+fn forwarded_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
     let mut outputs = (0..)
         .zip(holes)
         .filter(|(_, hole)| hole.kind == HoleKind::Output);
-    let continued_text = match (told, outputs.next(), outputs.next()) {
-        (Told::Next(place), Some((hole, _)), None) => Some((place, hole)),
-        (Told::Nothing, _, _) => None,
+    let continued_text = match (effect, outputs.next(), outputs.next()) {
+        (Effect::Next(place), Some((hole, _)), None) => Some((place, hole)),
+        (Effect::Nothing, _, _) => None,
         _ => return None,
     };
     Some(Meaning {

@@ -25,14 +25,14 @@ pub struct Place {
     text: usize,
 }
 
-/// What an event says.
+/// What an event changes in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// Nothing that has to be known.
+pub enum Effect {
+    /// Nothing.
     Nothing,
     /// The next part of a text, and no more: of an event that differs in its `delta` alone, that can be [said](Fold::say) there.
     Next(Place),
-    /// More.
+    /// More than one text.
     More,
 }
 
@@ -143,14 +143,14 @@ impl Fold {
     }
 
     /// Takes in one event's data.
-    pub fn read(&mut self, payload: &[u8]) -> Told {
+    pub fn read(&mut self, payload: &[u8]) -> Effect {
         let Ok(event) = Event::read(payload, self.max_depth) else {
-            return Told::Nothing;
+            return Effect::Nothing;
         };
-        self.read_event(&event).unwrap_or(Told::Nothing)
+        self.read_event(&event).unwrap_or(Effect::Nothing)
     }
 
-    fn read_event(&mut self, event: &Event<'_>) -> Option<Told> {
+    fn read_event(&mut self, event: &Event<'_>) -> Option<Effect> {
         if self.ended || event.misfit.is_some() {
             return None;
         }
@@ -197,7 +197,7 @@ impl Fold {
             }
             _ => return None,
         }
-        Some(Told::More)
+        Some(Effect::More)
     }
 
     /// Takes in the next part of the text at `place`, spelled.
@@ -209,7 +209,7 @@ impl Fold {
         }
     }
 
-    fn read_text(&mut self, event: &Event<'_>, sort: Sort) -> Option<Told> {
+    fn read_text(&mut self, event: &Event<'_>, sort: Sort) -> Option<Effect> {
         let said = event.delta.or(event.whole)?.spelled()?;
         let place = self.place(event, Some(sort))?;
         let logprobs: Vec<_> = event
@@ -232,9 +232,9 @@ impl Fold {
         text.whole = !is_delta;
         self.hold(size);
         Some(if is_delta && logprobs.is_empty() {
-            Told::Next(place)
+            Effect::Next(place)
         } else {
-            Told::More
+            Effect::More
         })
     }
 
