@@ -1,7 +1,7 @@
 //! The end of a response that its upstream did not end: each item that is open is closed with what was said of it, once.
 
 use super::fold::Fold;
-use super::fold::item::{Item, Text, call_member};
+use super::fold::item::{FoldedItem, Text, call_member};
 use super::members::{append, with_members};
 use super::vocabulary::{Journal, PartKind, count, key, list, raw, string as member};
 use super::writing::heading::error_code;
@@ -91,7 +91,7 @@ impl Fold {
     }
 }
 
-impl Item {
+impl FoldedItem {
     /// Appends the events that close it, where it is open. The item as it is then.
     fn end(&self, journal: &mut Journal, out: &mut Vec<u8>) -> Vec<u8> {
         let object = Node::document(&self.object);

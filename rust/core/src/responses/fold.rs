@@ -16,7 +16,7 @@ use crate::json::string;
 use crate::limits::{Limits, MAX_ITEMS};
 use crate::sse::event::Events;
 
-use item::{Item, Key, Text, call_member};
+use item::{FoldedItem, Key, Text, call_member};
 
 /// Where a text is that an event says the next part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct Fold {
     /// As the last event showed it that did.
     pub(super) response: Vec<u8>,
     /// In the order in which they came.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<FoldedItem>,
     /// The last item of each index, and of each id.
     by_index: BTreeMap<u64, usize>,
     by_id: BTreeMap<Vec<u8>, usize>,
@@ -253,7 +253,7 @@ impl Fold {
         }
         let place = self.items.len();
         let next = u64::try_from(place).unwrap_or(u64::MAX);
-        let mut item = Item::new(event.output_index.unwrap_or(next), object, done);
+        let mut item = FoldedItem::new(event.output_index.unwrap_or(next), object, done);
         if !done {
             self.parts += item.adopt(MAX_ITEMS.saturating_sub(self.parts));
         }
@@ -359,7 +359,7 @@ impl Fold {
     }
 
     /// The items by their index.
-    pub(super) fn in_order(&self) -> Vec<&Item> {
+    pub(super) fn in_order(&self) -> Vec<&FoldedItem> {
         let mut items: Vec<_> = self.items.iter().collect();
         items.sort_by_key(|item| item.index);
         items

@@ -13,7 +13,7 @@ use crate::json::node::Node;
 pub(in crate::responses) type Key = (Option<Sort>, u64);
 
 #[derive(Debug)]
-pub(in crate::responses) struct Item {
+pub(in crate::responses) struct FoldedItem {
     pub(in crate::responses) index: u64,
     /// Spelled.
     pub(in crate::responses) id: Vec<u8>,
@@ -45,9 +45,9 @@ pub(in crate::responses) struct Text {
     pub(in crate::responses) done: bool,
 }
 
-impl Item {
+impl FoldedItem {
     pub(in crate::responses) fn new(index: u64, object: Node<'_>, done: bool) -> Self {
-        Item {
+        FoldedItem {
             index,
             id: object.filled("id").unwrap_or_default().to_vec(),
             object: object.bytes().to_vec(),
