@@ -89,7 +89,7 @@ BODIES = (
     _case(
         "25 MB of web_search_call items",
         lambda: b'{"model":"bad-chat","input":[' + _SEARCHES * 960_000 + _SEARCHES[:-1] + b"]}",
-        _REFUSED,
+        labels(400, 502, 504),
         path=RESPONSES,
     ),
     _case(

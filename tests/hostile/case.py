@@ -15,7 +15,7 @@ SECRETS = (KEY, UPSTREAM_KEY, PROMPT)
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
-PATIENCE = 25.0
+PATIENCE = 60.0
 """Seconds after which a hostile peer that was neither answered nor cut counts as `hung`."""
 
 NO_BODY = "(no body)"
@@ -153,8 +153,10 @@ def _seen(received: bytearray, ended: Ended) -> Seen:
     found = _final(received)
     if found is None:
         return Seen(None, ended)
-    status, _, start = found
-    body = bytes(received[start:])
+    status, headers, start = found
+    # Another reply may follow.
+    end = start + int(headers[b"content-length"]) if b"content-length" in headers else None
+    body = bytes(received[start:end])
     if status >= 300:
         return Seen(status, ended, code=_code(body))
     errs = any(mark in body for mark in (b'data: {"error"', b'"type":"error"', b'"response.failed"'))

@@ -9,6 +9,7 @@ from hostile.replies import document, streamed
 MIB = 1 << 20
 _BORNE = labels("served", 502, "error in stream", "cut")
 _BROKEN = labels(502, "error in stream", "cut")
+_SERVED = labels("served")
 _DONE = b"data: [DONE]\n\n"
 
 
@@ -49,9 +50,8 @@ _COMPLETED = _response("response.completed", response=_object("completed", [_MES
 
 
 def _many_items() -> bytes:
-    return streamed(
-        _CREATED + _response("response.completed", response=_object("completed", [_MESSAGE] * 100_000))
-    )
+    items = [{**_MESSAGE, "id": f"msg_{number}"} for number in range(100_000)]
+    return streamed(_CREATED + _response("response.completed", response=_object("completed", items)))
 
 
 def _far_part() -> bytes:
@@ -94,10 +94,16 @@ def _chat(
     return Case(name, "upstream", sends, expected, stream=stream, quick=quick)
 
 
+def _repaired(name: str, sends: Any, expected: frozenset[str]) -> Case:
+    """From a server whose Responses are written anew."""
+    return Case(f"{name}, repaired", "upstream", sends, expected, model="bad-repaired", path=RESPONSES)
+
+
 _HUGE_ERROR = b'{"error":{"message":"' + b"m" * 16 * MIB + b'","type":"server_error","code":null}}'
 
 DOCUMENTS = (
     # === chat ===
+    _chat("reasoning_text as the only output", streamed(_delta(reasoning_text="a") * 50 + _LAST), _SERVED),
     _chat("event 300,000 lists deep", lambda: streamed(_event(b"[" * 300_000) + _LAST), _BORNE, quick=True),
     _chat(
         "content 300,000 objects deep",
@@ -158,7 +164,7 @@ DOCUMENTS = (
             _delta(content="<|channel|>commentary to=f " + "<|constrain|>" * 60_000 + "json<|message|>{}")
             + _LAST
         ),
-        _BORNE,
+        _SERVED,
         model="bad-harmony",
         quick=True,
     ),
@@ -166,57 +172,56 @@ DOCUMENTS = (
         "harmony: a channel that never ends",
         "upstream",
         lambda: streamed(_delta(content="<|channel|>" + "a" * MIB) + _LAST),
-        _BORNE,
+        _SERVED,
         model="bad-harmony",
     ),
     Case(
         "harmony: start 60,000 times",
         "upstream",
         lambda: streamed(_delta(content="<|start|>assistant" * 60_000) + _LAST),
-        _BORNE,
+        _SERVED,
         model="bad-harmony",
     ),
     # === chat for clients of Responses, and the other way round ===
     *_pair("100,000 tool calls", lambda: _calls(100_000), _BORNE, model="bad-chat"),
-    *_pair("tool call with the index 10^9", _calls(1, 10**9), _BORNE, model="bad-chat"),
+    *_pair("tool call with the index 10^9", _calls(1, 10**9), _SERVED, model="bad-chat"),
     *_pair(
         "reasoning_text as the only output",
         streamed(_event(b'{"delta":{"reasoning_text":"a"}}') * 50 + _DONE),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
     *_pair("completed with 100,000 items", _many_items, _BORNE, model="bad-responses"),
-    *_pair("completed with 100,000 items, repaired", _many_items, _BORNE, model="bad-repaired"),
+    _repaired("completed with 100,000 items", _many_items, _BORNE),
     *_pair(
         "item added without an item",
         streamed(_CREATED + _response("response.output_item.added", output_index=0) + _COMPLETED),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
-    *_pair(
-        "item added without an item, repaired",
+    _repaired(
+        "item added without an item",
         streamed(_CREATED + _response("response.output_item.added", output_index=0) + _COMPLETED),
-        _BORNE,
-        model="bad-repaired",
+        _SERVED,
     ),
-    *_pair("content_index 10^9", _far_part(), _BORNE, model="bad-responses"),
-    *_pair("content_index 10^9, repaired", _far_part(), _BORNE, model="bad-repaired"),
+    *_pair("content_index 10^9", _far_part(), _SERVED, model="bad-responses"),
+    _repaired("content_index 10^9", _far_part(), _SERVED),
     *_pair(
         "created 20,000 times",
         lambda: streamed(_CREATED * 20_000 + _COMPLETED),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
     *_pair(
         "completed before it is created",
         streamed(_COMPLETED + _CREATED + _COMPLETED),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
     *_pair(
         "events without a type",
         streamed(_event({"a": 1}) * 5_000 + _COMPLETED),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
     *_pair(
@@ -228,7 +233,7 @@ DOCUMENTS = (
             )
             + _COMPLETED
         ),
-        _BORNE,
+        _SERVED,
         model="bad-responses",
     ),
 )

@@ -22,7 +22,7 @@ MEMORY_SLACK = 32 * MIB
 """What allocators and pools of connections keep, beside a tenth of what the gateway had."""
 SETTLE_SECONDS = 20.0
 """More than the 10 s after which a thread that has nothing to do ends, and gives back what it kept."""
-CASE_SECONDS = 90.0
+CASE_SECONDS = 180.0
 
 _DEADLINES = {"connect": 2, "first_byte": 2, "first_token": 3, "between_tokens": 2, "total": 30}
 _BOUNDS = {
