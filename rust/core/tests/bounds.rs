@@ -94,6 +94,21 @@ fn a_response_has_so_many_items() {
 }
 
 #[test]
+fn a_response_of_too_many_items_does_not_seem_to_be_whole() {
+    let to_chat = plan(Api::Responses, Api::Chat);
+    for (plan, end) in [
+        (to_chat, r#""finish_reason":"stop""#),
+        (repair(), "response.completed"),
+    ] {
+        let (out, result) = reply(plan, &completed(MESSAGE, MANY / 5));
+        assert!(result.is_err());
+        let out = String::from_utf8(out).unwrap();
+        assert!(!out.contains(end), "{end}");
+        assert!(out.contains("it broke off"));
+    }
+}
+
+#[test]
 fn events_of_many_items_are_forwarded() {
     let created = event(r#"{"type":"response.created","response":{"id":"r"}}"#);
     let added = |index| {

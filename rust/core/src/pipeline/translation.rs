@@ -217,6 +217,9 @@ impl Translation {
             self.end(reply, pricer, &mut shown);
         }
         show(shown, out);
+        if self.reader.is_full() {
+            return Err(Error::new(ErrorKind::TooManyItems, 0));
+        }
         Ok(())
     }
 
@@ -412,7 +415,8 @@ impl Translation {
 
     /// Says how the reply ended, once.
     fn end(&mut self, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<u8>) {
-        if std::mem::replace(&mut self.ended, true) {
+        // What is left out of a reply is an error, and no end.
+        if self.reader.is_full() || std::mem::replace(&mut self.ended, true) {
             return;
         }
         let writer = &mut self.writer;

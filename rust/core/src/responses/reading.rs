@@ -539,6 +539,10 @@ impl ResponseEvents {
                 .at(position, Name::of(item, index), class, earlier);
             self.take_item(place, item, give);
         }
+        if self.items.is_full() {
+            // What was given is not all of it: this is no end.
+            return;
+        }
         let reason = self.reason(kind, response);
         if let Some(reason) = reason.filter(|_| !self.finished) {
             self.finished = true;
