@@ -33,8 +33,8 @@ def _came_locally(scope: Scope) -> bool:
     Under a server that is not ours the configured host says nothing about where that server listens.
     """
     server = scope.get("server")
-    # ASGI 3.0, HTTP connection scope: of a Unix socket the host is its path, and its port is None, or with
-    # granian "0".
+    # ASGI 3.0, HTTP connection scope: of a Unix socket the host is its path, and its port is None or a
+    # text.
     if server is None or server[1] is None or server[0].startswith("/"):
         return True
     try:

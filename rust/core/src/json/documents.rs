@@ -33,7 +33,7 @@ impl BodyPart {
 ///
 /// ```
 /// use bytes::Bytes;
-/// use sluicegate_core::json::documents::{Documents, Part};
+/// use sluicegate_core::json::documents::{BodyPart, Documents};
 /// use sluicegate_core::limits::Limits;
 ///
 /// let mut documents = Documents::new(&Limits::default());
