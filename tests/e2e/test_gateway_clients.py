@@ -108,6 +108,22 @@ async def test_a_client_that_leaves_as_soon_as_it_has_asked_is_noticed(
     assert all([(await record.ended(5)).client_left for record in upstream.requests])
 
 
+async def test_clients_that_leave_while_they_ask_are_all_recorded(
+    gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
+) -> None:
+    upstream.script = Script(head_delay=60.0)
+    running = await gateway(config)
+    count = 100
+    # The end of the connection arrives together with the request: hyper drops some of them before it polls them.
+    await asyncio.gather(*(ask_and_leave(running) for _ in range(count)))
+    await running.wait_request(count, client_left=True)
+
+
+async def ask_and_leave(gateway: GatewayProcess) -> None:
+    _, writer = await raw_request(gateway, CHAT)
+    writer.close()
+
+
 async def test_many_streams_at_once_come_whole(
     gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]
 ) -> None:
@@ -122,8 +138,9 @@ async def test_many_streams_at_once_come_whole(
         for reply in await replies:
             assert reply.text.endswith("data: [DONE]\n\n")
             assert reply.text.count('"content"') >= 20
-    metrics = await running.metrics()
-    assert metrics.value("sluicegate_requests_total", result="ok") == count
+    metrics = await running.wait_metrics(
+        lambda samples: samples.value("sluicegate_requests_total", result="ok") == count
+    )
     assert metrics.value("sluicegate_tokens_total", kind="output") == 20 * count
     assert metrics.value("sluicegate_active_streams", model="small") == 0
 

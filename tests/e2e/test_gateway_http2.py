@@ -54,7 +54,7 @@ async def test_both_versions_on_one_port(
         assert (reply.http_version, reply.status_code) == ("HTTP/1.1", 200)
         missing = await two.post(PATH, json=CHAT | {"model": "none"})
         assert missing.status_code == 404
-    assert (await running.metrics()).value("sluicegate_requests_total", result="ok") == 22
+    await running.wait_metrics(lambda samples: samples.value("sluicegate_requests_total", result="ok") == 22)
 
 
 @dataclass

@@ -21,7 +21,7 @@ use crate::application::{self, Passed};
 use crate::arrival::{self, Arranged, Arrival, Forwarding};
 use crate::asked;
 use crate::body::ReplyBody;
-use crate::callers::digest_of;
+use crate::callers::{Digest, digest_of};
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
@@ -75,8 +75,11 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let serving = Arc::clone(&self.0);
+        // Not in the future: where the client has left by now, hyper drops it without a poll, and the request is recorded
+        // all the same.
+        let (asking, place, body) = serving.begin(request);
         // Boxed: the connection would keep room for it as long as it lives.
-        Box::pin(async move { Ok(serving.answer(request).await) })
+        Box::pin(async move { Ok(serving.answer(asking, place, body).await) })
     }
 }
 
@@ -88,8 +91,22 @@ struct Asking {
     underway: Underway,
 }
 
+/// Where a request goes, by its head.
+enum Place {
+    Refused(Refusal),
+    /// To an upstream.
+    Forwarded {
+        endpoint: Endpoint,
+        key: Option<Digest>,
+        /// There is no room for it.
+        overloaded: bool,
+        report: Report,
+    },
+    Application,
+}
+
 impl Serving {
-    async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    fn begin(&self, request: Request<Incoming>) -> (Asking, Place, Incoming) {
         let underway = self.clock.begin();
         let (parts, body) = request.into_parts();
         let asking = Asking {
@@ -98,26 +115,20 @@ impl Serving {
             underway,
             parts,
         };
-        if let Err(refusal) = head::check(&asking.parts, &self.listening.bounds) {
-            return self.unread(asking, refusal.reply(), body);
-        }
-        let endpoint = Endpoint::at(asking.parts.uri.path());
-        match endpoint.filter(|_| asking.parts.method == Method::POST) {
-            Some(endpoint) => self.forward(asking, endpoint, body).await,
-            None => self.pass(asking, Passed::Coming(body)).await,
-        }
+        let place = match head::check(&asking.parts, &self.listening.bounds) {
+            Err(refusal) => Place::Refused(refusal),
+            Ok(()) if asking.parts.method == Method::POST => self.place(&asking),
+            Ok(()) => Place::Application,
+        };
+        (asking, place, body)
     }
 
-    async fn forward(
-        &self,
-        mut asking: Asking,
-        endpoint: Endpoint,
-        mut body: Incoming,
-    ) -> Response<ReplyBody> {
+    fn place(&self, asking: &Asking) -> Place {
+        let Some(endpoint) = Endpoint::at(asking.parts.uri.path()) else {
+            return Place::Application;
+        };
         let state = &self.state;
-        let limits = &state.limits;
-        let headers = &asking.parts.headers;
-        let authorization = headers.get(AUTHORIZATION);
+        let authorization = asking.parts.headers.get(AUTHORIZATION);
         let key = authorization.and_then(|value| digest_of(value.as_bytes()));
         let about = Arc::new(About {
             ticket: state.decisions.next_ticket(),
@@ -126,18 +137,48 @@ impl Serving {
             request_id: asking.request_id.clone(),
             key,
         });
-        let entered = state.in_flight.enter(limits.max_requests);
+        let entered = state.in_flight.enter(state.limits.max_requests);
         let overloaded = entered.is_none();
         let decisions = Arc::clone(&state.decisions);
-        let report = Report::new(about, asking.started, decisions, entered);
-        let settings = state.settings();
-        let refused = settings
-            .callers
-            .refuse(authorization.is_some(), key.as_ref());
-        if overloaded {
-            let reply = arrival::refuse(report, Refusal::Overloaded);
-            return self.unread(asking, reply, body);
+        Place::Forwarded {
+            endpoint,
+            key,
+            overloaded,
+            report: Report::new(about, asking.started, decisions, entered),
         }
+    }
+
+    async fn answer(&self, asking: Asking, place: Place, body: Incoming) -> Response<ReplyBody> {
+        match place {
+            Place::Refused(refusal) => self.unread(asking, refusal.reply(), body),
+            Place::Application => self.pass(asking, Passed::Coming(body)).await,
+            Place::Forwarded {
+                endpoint,
+                key,
+                overloaded,
+                report,
+            } => {
+                if overloaded {
+                    let reply = arrival::refuse(report, Refusal::Overloaded);
+                    return self.unread(asking, reply, body);
+                }
+                self.forward(asking, endpoint, key, report, body).await
+            }
+        }
+    }
+
+    async fn forward(
+        &self,
+        mut asking: Asking,
+        endpoint: Endpoint,
+        key: Option<Digest>,
+        report: Report,
+        mut body: Incoming,
+    ) -> Response<ReplyBody> {
+        let limits = &self.state.limits;
+        let settings = self.state.settings();
+        let presented = asking.parts.headers.contains_key(AUTHORIZATION);
+        let refused = settings.callers.refuse(presented, key.as_ref());
         if let Some(reply) = refused {
             report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
             return self.unread(asking, reply, body);
