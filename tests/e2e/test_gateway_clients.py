@@ -114,7 +114,7 @@ async def test_clients_that_leave_while_they_ask_are_all_recorded(
     upstream.script = Script(head_delay=60.0)
     running = await gateway(config)
     count = 100
-    # The end of the connection arrives together with the request: hyper drops some of them before it polls them.
+    # The connection's end arrives together with the request: hyper drops some of them before it polls them.
     await asyncio.gather(*(ask_and_leave(running) for _ in range(count)))
     await running.wait_request(count, client_left=True)
 
