@@ -1,13 +1,12 @@
 """A real gateway in front of a scripted upstream."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream
+from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, stop_all
 from sluicegate.testing import Script, ScriptedUpstream
 
 
@@ -49,11 +48,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[StartGateway]:
         return started[-1]
 
     yield start
-    try:
-        await asyncio.gather(*(process.stop() for process in started))
-    finally:
-        for process in started:
-            await process.kill()
+    await stop_all(started)
     for process in started:
         if not process.may_complain:
             assert "Traceback" not in process.stderr, process.transcript()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, spawn
+from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, spawn, stop_all
 from sluicegate.testing import Script, ScriptedUpstream
 
 Serve = Callable[..., Awaitable[GatewayProcess]]
@@ -34,11 +34,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         return started[-1]
 
     yield start
-    try:
-        await asyncio.gather(*(process.stop() for process in started))
-    finally:
-        for process in started:
-            await process.kill()
+    await stop_all(started)
     for process in started:
         assert "Traceback" not in process.stderr, process.transcript()
 

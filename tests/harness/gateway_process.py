@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -273,3 +273,13 @@ async def spawn(
         start_new_session=True,
         limit=1 << 20,
     )
+
+
+async def stop_all(started: Iterable[GatewayProcess]) -> None:
+    """End all of `started` as a supervisor would, and whatever does not end in time by force."""
+    processes = list(started)
+    try:
+        await asyncio.gather(*(process.stop() for process in processes))
+    finally:
+        for process in processes:
+            await process.kill()

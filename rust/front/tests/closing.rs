@@ -2,57 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // What fails here fails the test.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use sluicegate_front::Front;
 use sluicegate_front::decisions::{Decisions, Event};
-use sluicegate_front::{Bounds, Callers, Front, Limits, Pace};
-use sluicegate_relay::DrainLimits;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+mod support;
+
+use support::{PATIENCE, listening};
 
 const ASKED: &str = "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}";
 
 /// A front where nothing is decided, and a client's connection to it.
 fn stand(decisions: &Arc<Decisions>) -> (Front, TcpStream) {
-    let limits = Limits {
-        max_body: 1 << 20,
-        max_event: 1 << 20,
-        max_reply: 1 << 20,
-        client_buffer: 1 << 20,
-        keepalive: None,
-        client_stall: None,
-        drain: DrainLimits::default(),
-        max_requests: 100,
-    };
-    let front = Front::start(1, limits, Arc::clone(decisions)).unwrap();
-    front.set_callers(Callers {
-        digests: None,
-        ..Callers::nobody()
-    });
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let bounds = Bounds {
-        head_bytes: 1 << 16,
-        headers: 100,
-        url_bytes: 1 << 14,
-        head_time: PATIENCE,
-        body_pace: Pace {
-            pause: PATIENCE,
-            rate: NonZeroU32::MIN,
-        },
-        idle: PATIENCE,
-        stall: None,
-        connections: 100,
-        http2_streams: 100,
-        http2_resets: 100,
-    };
-    let nowhere = PathBuf::from("/nowhere");
-    front.listen(address, nowhere, false, None, bounds).unwrap();
+    let (front, address) = listening(decisions, false);
     let client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (front, client)

@@ -4,8 +4,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -22,12 +20,14 @@ use sluicegate_core::limits::Limits as CoreLimits;
 use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
-use sluicegate_front::{Bounds, Callers, Endpoint, Front, Limits, Pace, Submission};
+use sluicegate_front::{Endpoint, Front, Submission};
 use sluicegate_relay::{
-    Apis, Attempt, DrainLimits, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings,
+    Apis, Attempt, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+mod support;
+
+use support::{PATIENCE, listening};
 
 const EVENT: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n";
 
@@ -106,45 +106,7 @@ impl Drop for Stand {
 
 fn stand() -> Stand {
     let decisions = Arc::new(Decisions::new(PATIENCE));
-    let limits = Limits {
-        max_body: 1 << 20,
-        max_event: 1 << 20,
-        max_reply: 1 << 20,
-        client_buffer: 1 << 20,
-        keepalive: None,
-        client_stall: None,
-        drain: DrainLimits {
-            time: PATIENCE,
-            bytes: 0,
-            replies: 0,
-        },
-        max_requests: 100,
-    };
-    let front = Front::start(1, limits, Arc::clone(&decisions)).unwrap();
-    front.set_callers(Callers {
-        digests: None,
-        ..Callers::nobody()
-    });
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let bounds = Bounds {
-        head_bytes: 1 << 16,
-        headers: 100,
-        url_bytes: 1 << 14,
-        head_time: PATIENCE,
-        body_pace: Pace {
-            pause: PATIENCE,
-            rate: NonZeroU32::MIN,
-        },
-        idle: PATIENCE,
-        stall: None,
-        connections: 100,
-        http2_streams: 100,
-        http2_resets: 100,
-    };
-    let nowhere = PathBuf::from("/nowhere");
-    front.listen(address, nowhere, true, None, bounds).unwrap();
+    let (front, address) = listening(&decisions, true);
     let over = Arc::new(AtomicBool::new(false));
     let (tell, ended) = channel();
     let route = upstream();
