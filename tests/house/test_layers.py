@@ -1,6 +1,7 @@
 """Who may know whom: imports go downwards only, and the layers below know nothing of those above."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -134,3 +135,50 @@ def test_the_crates_know_only_what_is_below_them() -> None:
     relay = dependencies("sluicegate-relay", packages)
     assert "sluicegate-core" in relay
     assert "pyo3" not in relay
+
+
+CORE = ROOT / "rust" / "core" / "src"
+PROTOCOLS = tuple(f"protocols/{path.stem}" for path in (CORE / "protocols").iterdir() if path.stem != "mod")
+
+# The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a module of its own, and so is
+# the table of them.
+CORE_LAYERS = (
+    ("api", "error", "limits"),
+    ("json", "mode", "record", "sse"),
+    ("cost", "input", "request", "usage"),
+    ("output", "pricing"),
+    PROTOCOLS,
+    ("harmony",),
+    ("protocols",),
+    ("pipeline",),
+    ("meter",),
+)
+CORE_RANK = {name: rank for rank, names in enumerate(CORE_LAYERS) for name in names}
+
+# It reads the requests of one protocol and writes those of another.
+BETWEEN_PROTOCOLS = {"protocols/responses/request/from_chat/messages.rs"}
+
+
+def core_module(parts: list[str]) -> str:
+    """The module of a path below the core's root: `protocols/chat` of `protocols/chat/fold/item`."""
+    name = "/".join(parts[:2])
+    return name if name in CORE_RANK else parts[0]
+
+
+def core_files() -> list[Path]:
+    return [path for path in sorted(CORE.rglob("*.rs")) if path.stem != "tests" and path.name != "lib.rs"]
+
+
+def test_the_core_imports_downwards_only() -> None:
+    wrong = []
+    for path in core_files():
+        place = path.relative_to(CORE)
+        own = core_module(list(place.with_suffix("").parts))
+        assert own in CORE_RANK, f"{place} has no layer"
+        text = path.read_text().partition("#[cfg(test)]\nmod tests")[0]
+        code = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+        for used in re.findall(r"\bcrate::(\w+(?:::\w+)?)", code):
+            other = core_module(used.split("::"))
+            if other != own and CORE_RANK[other] >= CORE_RANK[own] and str(place) not in BETWEEN_PROTOCOLS:
+                wrong.append(f"{place}: {own} uses {other}")
+    assert wrong == []

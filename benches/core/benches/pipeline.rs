@@ -14,8 +14,9 @@ use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage, named_events, reads,
     token_chunks, translated, usage_chunks,
 };
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 
 /// The extension's, so that Rust and Python can be compared.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
-use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::responses::echo::Echo;
 
 pub mod cpu;
 

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use sluicegate_bench_core::{
     READ, chat_chunks, chat_chunks_with_usage, reads, translated, usage_chunks,
 };
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::event::Events;
 use sluicegate_core::usage::Usage;
 

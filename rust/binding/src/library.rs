@@ -25,10 +25,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
-use sluicegate_core::chat::fold::fold_chat as fold;
-use sluicegate_core::chat::unfold::{Unfold, unfold_chat as unfold};
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::fold::fold_chat as fold;
+use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat as unfold};
 
 use crate::errors;
 

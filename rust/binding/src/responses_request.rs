@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 
 use crate::errors;
 use crate::stored::{by_id, run};

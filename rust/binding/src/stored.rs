@@ -10,12 +10,12 @@ use sluicegate_core::error::Error;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::output::Failure as Reason;
-use sluicegate_core::responses::beginning;
-use sluicegate_core::responses::closing::End;
-use sluicegate_core::responses::conversation::{Page, Turn, Whole, page, repeated};
-use sluicegate_core::responses::fold::Fold;
-use sluicegate_core::responses::numbering::{Broken, Numbering, Reported};
-use sluicegate_core::responses::unfolding::unfold;
+use sluicegate_core::protocols::responses::beginning;
+use sluicegate_core::protocols::responses::closing::End;
+use sluicegate_core::protocols::responses::conversation::{Page, Turn, Whole, page, repeated};
+use sluicegate_core::protocols::responses::fold::Fold;
+use sluicegate_core::protocols::responses::numbering::{Broken, Numbering, Reported};
+use sluicegate_core::protocols::responses::unfolding::unfold;
 use sluicegate_core::sse::event::Events;
 
 use crate::errors;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use sluicegate_core::responses::request::from_chat::ResponsesTarget;
-use sluicegate_core::responses::request::to_chat::{
+use sluicegate_core::protocols::responses::request::from_chat::ResponsesTarget;
+use sluicegate_core::protocols::responses::request::to_chat::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
 use sluicegate_core::usage::Dialect;

@@ -3,10 +3,11 @@
 //! The bytes of a reply are recognised as an event stream, JSON or neither, split into events or documents, and handed on
 //! as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
 
-pub mod chat;
+pub mod api;
 pub mod cost;
 pub mod error;
 pub mod harmony;
+pub mod input;
 pub mod json;
 pub mod limits;
 pub mod meter;
@@ -14,8 +15,8 @@ pub mod mode;
 pub mod output;
 pub mod pipeline;
 pub mod pricing;
+pub mod protocols;
 pub mod record;
 pub mod request;
-pub mod responses;
 pub mod sse;
 pub mod usage;

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
+use crate::api::Api;
 use crate::error::Error;
 use crate::json::cursor::Cursor;
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
-use crate::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
+use crate::pipeline::{Pipeline, ReplyPlan, Unpriced};
 use crate::sse::splitter::{Batch, Splitter};
 use crate::usage::{Dialect, Usage};
 

@@ -18,13 +18,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::api::Api;
 use crate::cost::Members;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
+use crate::protocols::responses::echo::{Asked, Echo};
+use crate::protocols::responses::fold::Fold;
 use crate::record::cut;
-use crate::responses::echo::{Asked, Echo};
-use crate::responses::fold::Fold;
 use crate::usage::{Dialect, Usage};
 
 use conversion::{Folding, Unfolding};
@@ -33,21 +34,6 @@ use failure::{Failure, Known};
 use reply::Reply;
 use stream::Stream;
 use translation::Translation;
-
-/// Which protocol a reply speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// `/v1/chat/completions`
-    Chat,
-    /// `/v1/completions`
-    Completions,
-    /// `/v1/embeddings`
-    Embeddings,
-    /// `/v1/responses`
-    Responses,
-    /// `/v1/messages`
-    Messages,
-}
 
 /// What is known about a reply before its first byte.
 #[derive(Clone, Debug)]
@@ -191,7 +177,8 @@ pub struct Facts {
 /// ```
 /// use bytes::Bytes;
 /// use sluicegate_core::cost::Members;
-/// use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+/// use sluicegate_core::api::Api;
+/// use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 /// use sluicegate_core::usage::Usage;
 ///
 /// struct Flat;

@@ -11,17 +11,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluicegate_core::chat::fold::ChatFold;
-use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::{self, Members};
 use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::json::scan;
 use sluicegate_core::json::splice::Splice;
 use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS, MAX_RECORDED};
-use sluicegate_core::pipeline::{Api, Facts, Pipeline, ReplyPlan, Unpriced};
-use sluicegate_core::responses::echo::Echo;
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::to_chat::ChatTarget;
+use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
+use sluicegate_core::protocols::chat::fold::ChatFold;
+use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
+use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
 
 /// Far more than any bound on a count.
 const MANY: usize = 100_000;

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use sluicegate_core::chat::fold::fold_chat;
-use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::fold::fold_chat;
+use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
 
 fn text_of(value: &Value) -> String {
     match value {

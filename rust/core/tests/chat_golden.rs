@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sluicegate_core::chat::fold::fold_chat;
-use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::fold::fold_chat;
+use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
 
 /// The cases in a folder of the corpus: the name, the stream, the completion.
 fn cases(folder: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde_json::Value;
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
-use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::sse::event::Events;
 use sluicegate_core::usage::Usage;
 

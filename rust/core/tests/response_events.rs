@@ -14,10 +14,10 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use sluicegate_core::limits::{Limits, MAX_ITEMS};
 use sluicegate_core::output::{Call, Ending, Failure, Piece, Reasoning, Text, Writer};
-use sluicegate_core::responses::closing::End;
-use sluicegate_core::responses::echo::Echo;
-use sluicegate_core::responses::fold::Fold;
-use sluicegate_core::responses::writing::ResponsesWriter;
+use sluicegate_core::protocols::responses::closing::End;
+use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::fold::Fold;
+use sluicegate_core::protocols::responses::writing::ResponsesWriter;
 
 #[path = "../../fuzz/src/response.rs"]
 mod property;

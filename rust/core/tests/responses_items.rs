@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::limits::{Limits, MAX_FOUND_ITEMS, MAX_REFERENCES};
+use sluicegate_core::protocols::responses::conversation::{Page, Turn, Whole, page, repeated};
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
 use sluicegate_core::request::affinity::of_key;
-use sluicegate_core::responses::conversation::{Page, Turn, Whole, page, repeated};
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 fn parse(body: &str) -> ResponsesRequest {
     ResponsesRequest::parse(Bytes::from(body.to_owned()), &Limits::default()).unwrap()

@@ -10,12 +10,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::responses::conversation::{Page, Turn, page, repeated};
+use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
+use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
 use sluicegate_core::request::Request;
-use sluicegate_core::responses::conversation::{Page, Turn, page, repeated};
-use sluicegate_core::responses::echo::Echo;
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 fn parse(body: impl Into<Bytes>) -> ResponsesRequest {
     ResponsesRequest::parse(body.into(), &Limits::default()).unwrap()

@@ -9,12 +9,12 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
-use sluicegate_core::request::Request;
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::responses::request::to_chat::{
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
+use sluicegate_core::protocols::responses::request::to_chat::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
+use sluicegate_core::request::Request;
 
 fn cases(name: &str) -> Vec<Value> {
     let folder = concat!(

@@ -8,8 +8,9 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
-use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::usage::{Dialect, Usage};
 
 struct Case {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
-use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_relay::offload::{LARGE, offload};
 
 use crate::endpoint::Endpoint;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::Pricer;
-use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome};
 use tokio::sync::oneshot;

@@ -1,6 +1,6 @@
 //! The paths that are forwarded to upstreams.
 
-use sluicegate_core::pipeline::Api;
+use sluicegate_core::api::Api;
 
 /// An endpoint that is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sluicegate_core::limits::Limits as CoreLimits;
 use sluicegate_core::pricing::{self, CostStyle};
-use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
 use sluicegate_front::{Endpoint, Front, Submission};
 use sluicegate_relay::{

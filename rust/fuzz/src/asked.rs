@@ -5,14 +5,14 @@ use arbitrary::Arbitrary;
 use bytes::Bytes;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::request::Request;
-use sluicegate_core::responses::conversation::{Page, Turn, page};
-use sluicegate_core::responses::echo::Echo;
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::responses::request::to_chat::{
+use sluicegate_core::protocols::responses::conversation::{Page, Turn, page};
+use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
+use sluicegate_core::protocols::responses::request::to_chat::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
+use sluicegate_core::request::Request;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

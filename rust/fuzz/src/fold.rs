@@ -1,8 +1,8 @@
 //! What a completion is unfolded into is folded again, and unfolding and folding that changes nothing any more.
 
-use sluicegate_core::chat::fold::fold_chat;
-use sluicegate_core::chat::unfold::{Unfold, unfold_chat};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::fold::fold_chat;
+use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
 
 const OPTIONS: Unfold = Unfold {
     include_usage: true,

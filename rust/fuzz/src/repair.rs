@@ -1,7 +1,8 @@
 //! A stream of the Responses interface that is made anew: see [`translated`](super::translated).
 
 use arbitrary::Arbitrary;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::ReplyPlan;
 
 use super::{Cut, translated};
 

@@ -2,9 +2,10 @@
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
-use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 
 use super::Cut;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::output::Failure;
-use sluicegate_core::responses::closing::End;
-use sluicegate_core::responses::fold::Fold;
-use sluicegate_core::responses::numbering::Numbering;
-use sluicegate_core::responses::unfolding::unfold;
+use sluicegate_core::protocols::responses::closing::End;
+use sluicegate_core::protocols::responses::fold::Fold;
+use sluicegate_core::protocols::responses::numbering::Numbering;
+use sluicegate_core::protocols::responses::unfolding::unfold;
 
 const OWN: &[u8] = br#"{"id":"resp_1","object":"response","status":"queued","output":[]}"#;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sluicegate_core::error::Error;
 use sluicegate_core::json::scan;
 use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
-use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::protocols::responses::echo::Echo;
 use sluicegate_core::sse::event::Events;
 
 use super::Cut;

@@ -1,7 +1,8 @@
 //! A reply in another protocol than the client's: see [`translated`](super::translated).
 
 use arbitrary::Arbitrary;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::ReplyPlan;
 
 use super::{Cut, translated};
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
+use sluicegate_core::api::Api;
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::Api;
+use sluicegate_core::protocols::responses::echo::{Asked, Echo};
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
+use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
 use sluicegate_core::request::{Request, UsageAsk};
-use sluicegate_core::responses::echo::{Asked, Echo};
-use sluicegate_core::responses::request::ResponsesRequest;
-use sluicegate_core::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::responses::request::to_chat::ChatTarget;
 
 use crate::fault::{Fault, FaultKind};
 use crate::upstream::{Streaming, Upstream};

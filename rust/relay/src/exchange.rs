@@ -9,8 +9,9 @@ use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{Method, Request as HttpRequest, Response, StatusCode};
 use http_body_util::Full;
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::pipeline::ReplyPlan;
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use tokio::time::Instant;
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use sluicegate_core::api::Api;
 use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::mode::Mode;
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::encode;
 use tokio::time::{Instant, Sleep, sleep_until};
 

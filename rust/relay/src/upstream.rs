@@ -10,9 +10,9 @@ use hyper_rustls::HttpsConnectorBuilder;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use sluicegate_core::pipeline::Api;
-use sluicegate_core::responses::request::from_chat::ResponsesTarget;
-use sluicegate_core::responses::request::to_chat::ChatTarget;
+use sluicegate_core::api::Api;
+use sluicegate_core::protocols::responses::request::from_chat::ResponsesTarget;
+use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
 use sluicegate_core::usage::Dialect;
 
 use crate::asked::path_of;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::offload::LARGE;
 use sluicegate_relay::{Pricing, Streaming};

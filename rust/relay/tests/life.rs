@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::task::Poll;
 use std::time::Duration;
 
-use sluicegate_core::pipeline::Api;
+use sluicegate_core::api::Api;
 use sluicegate_relay::{Apis, Engines, FaultKind, Pricing, Taken};
 use support::{Answer, End, PATIENCE, Server, Setup, Way, both_ways, chat_chunk, head, upstream};
 

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
-use sluicegate_core::responses::echo::Echo;
-use sluicegate_core::responses::request::ResponsesRequest;
+use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 
 use super::translation::Translation;
 use super::{now, random_id};

@@ -3,10 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sluicegate_core::chat::writing::{ChatWriter, Written};
 use sluicegate_core::harmony::{Decoder, Speller};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::output::{Ending, Head, Piece, Writer};
+use sluicegate_core::protocols::chat::writing::{ChatWriter, Written};
 
 use super::{Shared, now, random_id};
 

@@ -7,9 +7,10 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 
 use super::{Failure, Shared, joined};

@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sluicegate_core::pipeline::{Api, ReplyPlan};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::ReplyPlan;
 
 use super::now;
 use super::translation::Translation;

@@ -2,8 +2,8 @@
 
 use super::Decoder;
 use crate::json::scan::Fault;
-use crate::output::chat_chunks::ChatChunks;
 use crate::output::{Piece, Reader};
+use crate::protocols::chat::reading::ChatChunks;
 
 /// Reads chunks as [`ChatChunks`] does and decodes their text. What an upstream has taken out of the text itself, reasoning or calls, is
 /// given as it came. Log probabilities are left out: they tell of tokens, some of which are no text.

@@ -2,6 +2,7 @@
 
 pub mod cursor;
 pub mod documents;
+pub(crate) mod fields;
 pub mod node;
 mod plain;
 pub mod scan;

@@ -3,11 +3,8 @@
 //!
 //! Text stays spelled as it stood between the quotes of a JSON string: it is moved from one document into another without being
 //! decoded. Half a surrogate pair may end one piece and begin the next.
-//!
-//! * [`chat_chunks`]: chunks of a chat completion → pieces.
 
-pub mod chat_chunks;
-pub(crate) mod members;
+pub(crate) mod identity;
 mod spent;
 
 use crate::cost::Members;

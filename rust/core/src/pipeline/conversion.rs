@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::chat::fold::ChatFold;
-use crate::chat::unfold::{Unfold, unfold_chat};
 use crate::error::{Error, ErrorKind};
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
+use crate::protocols::chat::fold::ChatFold;
+use crate::protocols::chat::unfold::{Unfold, unfold_chat};
 use crate::sse::event::RawEvent;
 use crate::sse::splitter::{Batch, Splitter};
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::json::string;
 use crate::output::{self, Ending, Writer as _};
-use crate::responses::echo::{Asked, Echo};
-use crate::responses::fold::Fold;
-use crate::responses::writing::ResponsesWriter;
+use crate::protocols::responses::echo::{Asked, Echo};
+use crate::protocols::responses::fold::Fold;
+use crate::protocols::responses::writing::ResponsesWriter;
 
-use super::{Api, StreamError};
+use super::StreamError;
+use crate::api::Api;
 
 /// Of a response that neither the upstream nor the caller names.
 pub(super) const NO_ID: &str = "resp_unknown";

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
-use crate::output::members::{DeltaMember, is_message_output};
+use crate::protocols::chat::delta::DeltaMember;
 use crate::record;
 use crate::usage::{Count, Report, Within, counted};
 
-use super::{Api, StreamError};
+use super::StreamError;
+use crate::api::Api;
 
 /// Places that are noted of one payload. An event with more has no shape that is worth to be remembered.
 pub(super) const MAX_HOLES: usize = 64;
@@ -446,6 +447,13 @@ fn name<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
 fn note(slot: &mut Option<Value>, value: Value) -> Result<(), Fault> {
     *slot = Some(value);
     Ok(())
+}
+
+/// Whether a member of an event's `delta` in the Messages interface is output: text, thinking, a tool's input in parts, and the summary that
+/// a compaction writes.
+#[inline]
+fn is_message_output(name: &[u8]) -> bool {
+    matches!(name, b"text" | b"thinking" | b"partial_json" | b"content")
 }
 
 /// Whether an object or array holds anything.

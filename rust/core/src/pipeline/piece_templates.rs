@@ -127,11 +127,11 @@ impl PieceNotes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Api;
     use super::super::payload::Payload;
     use super::*;
+    use crate::api::Api;
     use crate::output::Reader;
-    use crate::output::chat_chunks::ChatChunks;
+    use crate::protocols::chat::reading::ChatChunks;
 
     fn templates(chunk: &str) -> Option<Vec<(Kind, usize)>> {
         let mut payload = Payload::default();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::json::string;
 use crate::limits::MAX_REPEATED;
 use crate::output::{Ending, Head, Piece, Spent, Writer};
-use crate::responses::echo::Echo;
-use crate::responses::writing::ResponsesWriter;
+use crate::protocols::responses::echo::Echo;
+use crate::protocols::responses::writing::ResponsesWriter;
 
 /// Writes a response under the upstream's id, which comes with its first event, or under the echo's where none does.
 #[derive(Debug)]

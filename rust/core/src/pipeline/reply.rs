@@ -14,7 +14,8 @@ use crate::record;
 use crate::usage::{Count, Tally};
 
 use super::payload::{Choices, Payload};
-use super::{Api, Facts, Pricer, ReplyPlan, StreamError};
+use super::{Facts, Pricer, ReplyPlan, StreamError};
+use crate::api::Api;
 
 /// What to do with an event or document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
+use crate::protocols::responses::fold::{Effect, Fold};
 use crate::record;
-use crate::responses::fold::{Effect, Fold};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -18,7 +18,8 @@ use super::payload::{Hole, HoleKind};
 use super::reply::{Reply, Source, Verdict};
 use super::shapes::Shapes;
 use super::template::{Example, Match, Meaning, Template};
-use super::{Api, Pricer, StreamError};
+use super::{Pricer, StreamError};
+use crate::api::Api;
 
 pub(super) struct Stream {
     splitter: Splitter,

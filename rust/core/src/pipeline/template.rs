@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::cost::{self, Members};
 use crate::json::scan::{Kind, Value};
 use crate::json::string;
-use crate::responses::fold::Place;
+use crate::protocols::responses::fold::Place;
 use crate::usage::Count;
 
 use super::payload::{Hole, HoleKind};

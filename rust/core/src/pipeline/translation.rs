@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chat::unfold::{Unfold, unfold_chat};
-use crate::chat::writing::{ChatWriter, Written};
 use crate::error::{Error, ErrorKind};
 use crate::harmony::HarmonyChunks;
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
-use crate::output::chat_chunks::ChatChunks;
 use crate::output::{Ending, Failure, Reader, Spent, Writer};
-use crate::responses::reading::ResponseEvents;
-use crate::responses::writing::ResponsesWriter;
+use crate::protocols::chat::reading::ChatChunks;
+use crate::protocols::chat::unfold::{Unfold, unfold_chat};
+use crate::protocols::chat::writing::{ChatWriter, Written};
+use crate::protocols::responses::reading::ResponseEvents;
+use crate::protocols::responses::writing::ResponsesWriter;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -28,7 +28,8 @@ use super::reply::{Reply, Source};
 use super::shapes::Shapes;
 use super::stream::{self, Read};
 use super::template::Meaning;
-use super::{Api, Pricer, ReplyPlan, StreamError, Unpriced, failure};
+use super::{Pricer, ReplyPlan, StreamError, Unpriced, failure};
+use crate::api::Api;
 
 pub(super) struct Translation {
     upstream_api: Api,

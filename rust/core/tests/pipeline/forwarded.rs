@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use serde_json::{Value as Json, json};
-use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan, Unpriced};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::{Pipeline, ReplyPlan, Unpriced};
 
 fn event(number: usize, mut members: Json) -> String {
     let kind = members["type"].as_str().unwrap().to_owned();

@@ -7,11 +7,12 @@
 )]
 
 use bytes::Bytes;
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::mode::Mode;
-use sluicegate_core::pipeline::{Api, Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::usage::Usage;
 
 mod changes;

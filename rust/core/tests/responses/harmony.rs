@@ -1,9 +1,10 @@
 //! Upstreams that pass the text of gpt-oss models on as it is.
 
 use serde_json::{Value as Json, json};
-use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
+use sluicegate_core::protocols::chat::fold::fold_chat;
 
 use super::stream::{self, Seen, chunk, events, finish, translated_by};
 

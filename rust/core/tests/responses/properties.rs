@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
+use sluicegate_core::protocols::chat::fold::fold_chat;
 
 use super::stream::{Seen, chunk, events, finish, plan, translated, translated_by};
 use super::to_chat;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
-use sluicegate_core::chat::fold::fold_chat;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::Unpriced;
+use sluicegate_core::protocols::chat::fold::fold_chat;
 
 use super::stream::{Seen, translated_by};
 use super::{repair, to_chat};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use sluicegate_core::pipeline::{Api, Pricer, ReplyPlan, Unpriced};
-use sluicegate_core::responses::echo::Echo;
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::{Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::protocols::responses::echo::Echo;
 use sluicegate_core::usage::Usage;
 
 use super::stream::{Seen, shown, translated_by};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use sluicegate_core::pipeline::{Api, Pipeline, Pricer, ReplyPlan, Unpriced};
-use sluicegate_core::responses::echo::{Echo, Namespaced};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::protocols::responses::echo::{Echo, Namespaced};
 use sluicegate_core::sse::event::Events;
 
 /// The plan of a reply that is translated.

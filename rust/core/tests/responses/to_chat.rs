@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
-use sluicegate_core::chat::fold::fold_chat;
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
+use sluicegate_core::protocols::chat::fold::fold_chat;
 use sluicegate_core::sse::event::Events;
 
 use super::stream::translated_by;

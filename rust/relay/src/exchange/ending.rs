@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use sluicegate_core::pipeline::{Api, Pipeline, ReplyPlan};
+use sluicegate_core::api::Api;
+use sluicegate_core::pipeline::{Pipeline, ReplyPlan};
 use sluicegate_core::sse::encode;
 
 use super::{CLIENT_CLOSED_REQUEST, Session};

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{Api, Pricer};
+use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::pricing::{self, CostStyle, Rates, Tariff};
+use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
-use sluicegate_core::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
     Apis, Asked, Attempt, Deadlines, Deciding, Director, DrainLimits, Engine, Engines, ErrorReply,

@@ -1,0 +1,7 @@
+//! What a client asks for, whatever protocol it came in.
+//!
+//! * `left_out`: what of a request its upstream is not sent.
+//! * [`place`]: where in a request something stands, and why a request is refused.
+
+pub(crate) mod left_out;
+pub mod place;

@@ -1,0 +1,337 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::output::{Call, Phase};
+use crate::protocols::chat::fold::fold_chat;
+use crate::sse::event::Events;
+use crate::usage::Usage;
+use proptest::prelude::*;
+
+fn asked(streams: bool) -> Written {
+    Written {
+        streams,
+        include_usage: true,
+        ..Written::default()
+    }
+}
+
+const HEAD: Piece<'_> = Piece::Head(Head {
+    id: Some(b"resp_1"),
+    model: Some(b"m"),
+    created: Some(b"7.25"),
+    service_tier: None,
+});
+
+fn said(text: &str) -> Piece<'_> {
+    Piece::Text(Text {
+        text: text.as_bytes(),
+        ..Text::default()
+    })
+}
+
+fn part_of_call<'a>(index: u64, id: &'a str, name: &'a str, arguments: &'a str) -> Piece<'a> {
+    Piece::Call(Call {
+        index: Some(index),
+        id: id.as_bytes(),
+        name: name.as_bytes(),
+        arguments: arguments.as_bytes(),
+        ..Call::default()
+    })
+}
+
+fn written(asked: Written, pieces: &[Piece<'_>], ending: Ending<'_>) -> String {
+    let mut writer = ChatWriter::new(asked, Limits::default());
+    let mut out = Vec::new();
+    for piece in pieces {
+        writer.write(piece, &mut out);
+    }
+    let usage = Usage {
+        input_tokens: Some(2),
+        output_tokens: Some(3),
+        ..Usage::default()
+    };
+    let spent = Spent {
+        usage: &usage,
+        members: None,
+    };
+    writer.end(ending, Some(spent), None, &mut out);
+    let ended = out.len();
+    writer.write(&said("late"), &mut out);
+    writer.end(Ending::Regular, None, None, &mut out);
+    assert_eq!(out.len(), ended);
+    String::from_utf8(out).unwrap()
+}
+
+/// The data of each event, `[DONE]` as a string.
+fn chunks(pieces: &[Piece<'_>]) -> Vec<Value> {
+    let stream = written(asked(true), pieces, Ending::Regular);
+    let whole: Value =
+        serde_json::from_str(&written(asked(false), pieces, Ending::Regular)).unwrap();
+    let folded = fold_chat(stream.as_bytes(), Limits::default()).unwrap();
+    assert_eq!(whole, serde_json::from_slice::<Value>(&folded).unwrap());
+    Events::new(stream.as_bytes())
+        .map(|event| {
+            let data = event.data().unwrap();
+            serde_json::from_slice(&data)
+                .unwrap_or_else(|_| String::from_utf8(data.to_vec()).unwrap().into())
+        })
+        .collect()
+}
+
+fn deltas(pieces: &[Piece<'_>]) -> Vec<Value> {
+    let chunks = chunks(pieces);
+    let deltas = chunks.iter().filter_map(|chunk| {
+        chunk["choices"]
+            .get(0)
+            .map(|choice| choice["delta"].clone())
+    });
+    deltas.collect()
+}
+
+#[test]
+fn a_stream_has_the_form_that_clients_check() {
+    let chunks = chunks(&[HEAD, said("Hi"), Piece::Finish(b"stop")]);
+    let chunk = |delta: Value, finish: Value| {
+        json!({"id": "resp_1", "object": "chat.completion.chunk", "created": 7, "model": "m",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null})
+    };
+    let mut last = chunk(json!(null), json!(null));
+    last["choices"] = json!([]);
+    last["usage"] = json!({"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5});
+    let expected = [
+        chunk(json!({"role": "assistant", "content": ""}), json!(null)),
+        chunk(json!({"content": "Hi"}), json!(null)),
+        chunk(json!({}), json!("stop")),
+        last,
+        json!("[DONE]"),
+    ];
+    assert_eq!(chunks, expected);
+}
+
+#[test]
+fn usage_comes_if_it_is_asked_for() {
+    let asked = Written {
+        streams: true,
+        model: Some("other \"m\"".into()),
+        ..Written::default()
+    };
+    let stream = written(asked, &[HEAD, said("Hi")], Ending::Regular);
+    assert!(!stream.contains("usage") && stream.ends_with("data: [DONE]\n\n"));
+    assert_eq!(stream.matches(r#""model":"other \"m\"""#).count(), 3);
+}
+
+#[test]
+fn what_is_known_late_is_said_late() {
+    let head = Piece::Head(Head {
+        id: Some(b"r"),
+        ..Head::default()
+    });
+    let asked = |streams| Written {
+        streams,
+        created: Some(5),
+        ..Written::default()
+    };
+    let pieces = [head, said("Hi"), HEAD];
+    let stream = written(asked(true), &pieces, Ending::Regular);
+    let count = |member: &str| stream.matches(member).count();
+    assert_eq!((count(r#""id":"r""#), count(r#""created":5,"#)), (3, 2));
+    assert_eq!(
+        (count(r#""model":"""#), count(r#""created":7,"model":"m""#)),
+        (2, 1)
+    );
+    let whole = written(asked(false), &pieces, Ending::Regular);
+    assert!(whole.contains(r#""created":5,"model":"m""#), "{whole}");
+}
+
+#[test]
+fn all_kinds_of_output_in_their_order() {
+    let deltas = deltas(&[
+        Piece::Reasoning(Reasoning::Summary(b"One")),
+        Piece::Part,
+        Piece::Reasoning(Reasoning::Summary(b"Two")),
+        Piece::Reasoning(Reasoning::Encrypted(b"gAAA")),
+        Piece::Reasoning(Reasoning::Text(b"hm")),
+        Piece::Text(Text {
+            text: b"a",
+            logprobs: Some(b"[{\"token\":\n \"a\"}]"),
+            phase: Some(Phase::Commentary),
+        }),
+        Piece::Item(b"{\"type\":\"web_search_call\"}"),
+        Piece::Refusal(b"no"),
+        part_of_call(0, "c1", "f", ""),
+        part_of_call(0, "", "", "{}"),
+        Piece::Break,
+    ]);
+    let expected = json!([
+        {"role": "assistant", "content": null},
+        {"reasoning_content": "One"},
+        {"reasoning_content": "\n\n"},
+        {"reasoning_content": "Two"},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]},
+        {"reasoning_content": "hm"},
+        {"content": "a"},
+        {"refusal": "no"},
+        {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+        {},
+    ]);
+    assert_eq!(Value::from(deltas), expected);
+}
+
+#[test]
+fn logprobs_stand_beside_their_text() {
+    let logprobs = Piece::Text(Text {
+        text: b"a",
+        logprobs: Some(b"[{\"token\":\n \"a\"}]"),
+        phase: None,
+    });
+    let chunks = chunks(&[logprobs]);
+    assert_eq!(
+        chunks[1]["choices"][0]["logprobs"],
+        json!({"content": [{"token": "a"}], "refusal": null})
+    );
+}
+
+#[test]
+fn calls_are_announced_when_their_name_is_known() {
+    let deltas = deltas(&[
+        HEAD,
+        part_of_call(3, "", "", "{\\\"a\\\""),
+        part_of_call(5, "c2", "g", ""),
+        part_of_call(3, "", "f", ":1}"),
+        part_of_call(5, "", "g", "{}"),
+        Piece::Call(Call {
+            index: Some(6),
+            name: b"sh",
+            arguments: b"ls",
+            custom: true,
+            ..Call::default()
+        }),
+        part_of_call(7, "", "late", ""),
+        Piece::Call(Call {
+            index: Some(7),
+            extra: Some(b"{\"s\": 1}"),
+            ..Call::default()
+        }),
+    ]);
+    let call = |index: u64, id: &str, name: &str, arguments: &str| json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]});
+    let mut late = call(3, "call_1_3", "late", "");
+    late["tool_calls"][0]["extra_content"] = json!({"s": 1});
+    let expected = [
+        json!({"role": "assistant", "content": null}),
+        call(0, "c2", "g", ""),
+        call(1, "call_1_1", "f", "{\"a\":1}"),
+        json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}),
+        json!({"tool_calls": [{"index": 2, "id": "call_1_2", "type": "custom", "custom": {"name": "sh", "input": "ls"}}]}),
+        late,
+        json!({}),
+    ];
+    assert_eq!(deltas, expected);
+}
+
+#[test]
+fn annotations_come_together_with_their_places_in_the_whole_content() {
+    let note = |start: u64| {
+        format!(
+            "{{\"type\":\"url_citation\",\"url\":\"u\",\"title\":\"t\",\"start_index\":{start},\"end_index\":{}}}",
+            start + 1
+        )
+    };
+    let (first, second) = (note(0), note(1));
+    let deltas = deltas(&[
+        said("\\u00e9\\ud83d\\ude00é"),
+        Piece::Annotation(first.as_bytes()),
+        Piece::Break,
+        said("a link"),
+        Piece::Annotation(second.as_bytes()),
+        Piece::Annotation(b"{\"type\":\"file_citation\",\"file_id\":\"f\"}"),
+        Piece::Annotation(
+            b"{\"type\":\"url_citation\",\"url_citation\":{\"url\":\"v\",\"start_index\":9}}",
+        ),
+        Piece::Finish(b"stop"),
+    ]);
+    let annotation = |start: u64| json!({"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": start, "end_index": start + 1}});
+    let as_it_came =
+        json!({"type": "url_citation", "url_citation": {"url": "v", "start_index": 9}});
+    let expected = json!({"annotations": [annotation(0), annotation(4), as_it_came]});
+    assert_eq!(deltas[deltas.len() - 2], expected);
+}
+
+#[test]
+fn why_it_ends() {
+    let reason = |pieces: &[Piece<'_>]| {
+        let chunks = chunks(pieces);
+        let reasons: Vec<_> = chunks
+            .iter()
+            .filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str())
+            .collect();
+        assert_eq!(reasons.len(), 1);
+        reasons[0].to_owned()
+    };
+    let call = part_of_call(0, "c", "f", "{}");
+    assert_eq!(reason(&[]), "stop");
+    assert_eq!(reason(&[call]), "tool_calls");
+    assert_eq!(reason(&[call, Piece::Finish(b"stop")]), "tool_calls");
+    assert_eq!(
+        reason(&[call, Piece::Finish(b"length"), Piece::Finish(b"stop")]),
+        "length"
+    );
+    assert_eq!(
+        reason(&[Piece::Finish(b"content_filter")]),
+        "content_filter"
+    );
+}
+
+#[test]
+fn a_failure_is_the_last_event() {
+    let failure = Ending::Failed(Failure {
+        message: "it \"broke\"",
+        code: Some("c"),
+        kind: None,
+    });
+    let error = r#"{"error":{"message":"it \"broke\"","type":null,"code":"c","param":null}}"#;
+    let stream = written(asked(true), &[said("Hi")], failure);
+    assert!(stream.ends_with(&format!("data: {error}\n\n")));
+    assert!(!stream.contains("DONE") && !stream.contains("\"stop\""));
+    assert_eq!(written(asked(false), &[said("Hi")], failure), error);
+}
+
+#[test]
+fn letters_are_counted_as_python_counts_them() {
+    for text in ["", "abc", "é😀", "\n\"", "\u{1}"] {
+        let mut spelled = Vec::new();
+        string::spell(text, &mut spelled);
+        assert_eq!(letters(&spelled), text.chars().count() as u64, "{text:?}");
+    }
+    assert_eq!(letters(br"\u00e9\ud83d\ude00\\ud83d"), 8);
+}
+
+fn any_piece() -> impl Strategy<Value = (u8, String)> {
+    (0u8..9, "[a-z\"é😀\n]{0,5}")
+}
+
+proptest! {
+    #[test]
+    fn deltas_put_together_are_the_whole(pieces in proptest::collection::vec(any_piece(), 0..12)) {
+        let spelled: Vec<_> = pieces.iter().map(|(kind, text)| {
+            let mut spelled = Vec::new();
+            string::spell(text, &mut spelled);
+            (*kind, String::from_utf8(spelled).unwrap())
+        }).collect();
+        let pieces: Vec<_> = spelled.iter().map(|(kind, text)| match kind {
+            0 => Piece::Reasoning(Reasoning::Text(text.as_bytes())),
+            1 => Piece::Reasoning(Reasoning::Summary(text.as_bytes())),
+            2 => Piece::Refusal(text.as_bytes()),
+            3 => part_of_call(0, "c", "f", text),
+            4 => part_of_call(1, "d", "g", text),
+            5 => Piece::Break,
+            6 => Piece::Part,
+            _ => said(text),
+        }).collect();
+        // `deltas` checks the whole against the stream.
+        let deltas = deltas(&pieces);
+        let content: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
+        let said: String = spelled.iter().filter(|(kind, _)| *kind > 6).map(|(_, text)| string::decode(text.as_bytes())).collect();
+        prop_assert_eq!(content, said);
+    }
+}
