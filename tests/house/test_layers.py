@@ -140,8 +140,8 @@ def test_the_crates_know_only_what_is_below_them() -> None:
 CORE = ROOT / "rust" / "core" / "src"
 PROTOCOLS = tuple(f"protocols/{path.stem}" for path in (CORE / "protocols").iterdir() if path.stem != "mod")
 
-# The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a module of its own, and so is
-# the table of them.
+# The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a
+# module of its own, and so is the table of them.
 CORE_LAYERS = (
     ("api", "error", "limits"),
     ("json", "mode", "record", "sse"),
