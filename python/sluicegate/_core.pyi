@@ -31,6 +31,7 @@ __all__ = [
     "PriceAsked",
     "Pricing",
     "Request",
+    "RequestRecord",
     "ResponseFold",
     "ResponseNumbering",
     "ResponsesRequest",
@@ -423,18 +424,80 @@ class Outcome:
     """How long the upstream was not read because the client took nothing."""
     duration: Final[float]
     upstream_request_id: Final[str | None]
-    def figures(self) -> tuple[
-        str, str, str | None, int,
-        list[tuple[str, str, str | None, int | None, str | None, float, float]], str | None,
-        tuple[str, ...], str | None, int, int, int, int, bool, float | None, float | None, float | None,
-        float, int | None, int | None, int | None, int | None, int | None, bool, str | None, str | None, bool,
-    ]:  # fmt: skip
-        """What a record says of the attempts, at once: `upstream`, `upstream_model`, `upstream_request_id`,
-        `attempts`, `tries`, the fault's kind, `left_out`, `finish_reason`, `events`, `malformed`, `bytes_in`,
-        `bytes_out`, `streamed`; of a stream the seconds to its first token, between two on average, and of
-        the longest gap; the seconds in which the client took nothing; the tokens of input, cached
-        input, cache writes, output (`counted_output` where it is `estimated`) and reasoning; `estimated`,
-        `cost`, the upstream's own cost, `priced`.
+
+_Try = tuple[str, str, str | None, int | None, str | None, float, float]
+
+@final
+class RequestRecord:
+    """What is known of one request once it is over. Times are seconds; None is "not known", never zero. No
+    secret, no prompt.
+    """
+
+    def __new__(
+        cls, request_id: str, endpoint: str, status: int, result: str, duration: float, *,
+        key: str | None = None, model: str = "", requested_model: str | None = None,
+        code: str | None = None, path: str | None = None, response_id: str | None = None,
+        client_left: bool = False, stalled: bool = False, upstream: str = "",
+        upstream_model: str = "", upstream_request_id: str | None = None, attempts: int = 0,
+        tries: Sequence[_Try] = ..., fault: str | None = None, left_out: Sequence[str] = ...,
+        finish_reason: str | None = None, streamed: bool = False, time_to_first_token: float | None = None,
+        inter_token_latency: float | None = None, longest_gap: float | None = None,
+        client_blocked: float = 0.0, input_tokens: int | None = None, cached_input_tokens: int | None = None,
+        cache_write_tokens: int | None = None, output_tokens: int | None = None,
+        reasoning_tokens: int | None = None, estimated: bool = False, cost: str | None = None,
+        upstream_cost: str | None = None, priced: bool = True, events: int = 0, malformed: int = 0,
+        bytes_in: int = 0, bytes_out: int = 0,
+    ) -> RequestRecord: ...  # fmt: skip
+    request_id: Final[str]
+    endpoint: Final[str]
+    status: Final[int]
+    result: Final[str]
+    """One of `sluicegate.telemetry.Result`."""
+    duration: Final[float]
+    key: Final[str | None]
+    """The name of the caller's key."""
+    model: Final[str]
+    """The public name, where it is a configured one; a metric label, so nothing a client can make up."""
+    requested_model: Final[str | None]
+    """What the client asked for, where that is not configured."""
+    code: Final[str | None]
+    """The `code` of the error that the gateway answered with."""
+    path: Final[str | None]
+    """What was asked for, where there is no such thing; bounded."""
+    response_id: Final[str | None]
+    """Of a background response, of which this is one run."""
+    client_left: Final[bool]
+    stalled: Final[bool]
+    """The client took nothing for too long, and was cut; `client_left` is also set."""
+    upstream: Final[str]
+    upstream_model: Final[str]
+    attempts: Final[int]
+    fault: Final[str | None]
+    """The kind of the fault that ended the request, also where its status is 200."""
+    last_failed: Final[_Try | None]
+    """The attempt whose fault is `fault`."""
+    failed_attempts: Final[list[_Try]]
+    """The attempts that failed, but for the one whose fault is `fault`."""
+    streamed: Final[bool]
+    time_to_first_token: Final[float | None]
+    inter_token_latency: Final[float | None]
+    """Mean gap between events that bore tokens; the upstream's time only."""
+    client_blocked: Final[float]
+    """How long the upstream was not read because the client took nothing."""
+    input_tokens: Final[int | None]
+    cached_input_tokens: Final[int | None]
+    cache_write_tokens: Final[int | None]
+    output_tokens: Final[int | None]
+    reasoning_tokens: Final[int | None]
+    estimated: Final[bool]
+    """The reply ended before its usage: output tokens are counted from events, input is not known."""
+    cost: Final[str | None]
+    """USD, exact: plain decimal text."""
+    priced: Final[bool]
+    """False: there was usage, and no price for it."""
+    def line(self, time: str, level: str) -> bytes:
+        """The request's line in the log: one JSON object and a line feed. Members that are not known are left
+        out; times are seconds, to the microsecond.
         """
 
 @final
@@ -573,6 +636,20 @@ class Ended:
     """The reply's body, where `keep` asked for it, and all of it fitted and reached the client."""
     request: Final[Request | ResponsesRequest | None]
     """The client's request, where `keep` was given."""
+    def record(
+        self,
+        result: str,
+        *,
+        key: str | None = None,
+        model: str = "",
+        requested_model: str | None = None,
+        code: str | None = None,
+        response_id: str | None = None,
+        price: tuple[str | None, bool] | None = None,
+    ) -> RequestRecord:
+        """The record of this request. `code`: in place of the outcome's; `price`: what it cost and whether
+        that is known, in place of the outcome's. With a `response_id` no client can have left.
+        """
 
 @final
 class Died:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sluicegate._core import Request, ResponsesRequest
 from sluicegate.errors import ParseError, RelayClosed
+from sluicegate.telemetry import RequestRecord
 
 Headers = Sequence[tuple[bytes, bytes]]
 Whole = tuple[int, Headers, bytes]
@@ -82,19 +83,28 @@ class FakeOutcome:
     duration: float = 0.25
     upstream_request_id: str | None = None
 
-    def figures(self) -> tuple[Any, ...]:
+    def attempt_members(self, price: tuple[str | None, bool] | None) -> dict[str, Any]:
+        """What a record says of the attempts."""
+        if not self.attempts:
+            return {}
         usage = self.usage or FakeUsage()
         first, last, gaps = self.first_token, self.last_token, self.token_events - 1
         gap = None if first is None or last is None or gaps < 1 else (last - first) / gaps
         times = (first, gap, self.longest_gap) if self.streamed else (None, None, None)
-        output = self.counted_output if self.estimated else usage.output_tokens
-        return (
-            self.upstream, self.upstream_model, self.upstream_request_id, self.attempts, self.tries,
-            None if self.fault is None else self.fault.kind, tuple(self.left_out), self.finish_reason,
-            self.events, self.malformed, self.bytes_in, self.bytes_out, self.streamed, *times,
-            self.client_blocked, usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens,
-            output, usage.reasoning_tokens, self.estimated, self.cost, usage.upstream_cost, self.priced,
-        )  # fmt: skip
+        cost, priced = price or (self.cost, self.priced)
+        return {
+            "upstream": self.upstream, "upstream_model": self.upstream_model,
+            "upstream_request_id": self.upstream_request_id, "attempts": self.attempts, "tries": self.tries,
+            "fault": None if self.fault is None else self.fault.kind, "left_out": self.left_out,
+            "finish_reason": self.finish_reason, "events": self.events, "malformed": self.malformed,
+            "bytes_in": self.bytes_in, "bytes_out": self.bytes_out, "streamed": self.streamed,
+            "time_to_first_token": times[0], "inter_token_latency": times[1], "longest_gap": times[2],
+            "client_blocked": self.client_blocked, "input_tokens": usage.input_tokens,
+            "cached_input_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens,
+            "output_tokens": self.counted_output if self.estimated else usage.output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens, "estimated": self.estimated, "cost": cost,
+            "upstream_cost": usage.upstream_cost, "priced": priced,
+        }  # fmt: skip
 
 
 def unforwarded(status: int, **fields: Any) -> FakeOutcome:
@@ -178,6 +188,30 @@ class Ended:
     outcome: FakeOutcome
     kept: bytes | None = None
     request: Any = None
+
+    def record(
+        self,
+        result: str,
+        *,
+        code: str | None = None,
+        response_id: str | None = None,
+        price: tuple[str | None, bool] | None = None,
+        **names: Any,
+    ) -> RequestRecord:
+        outcome = self.outcome
+        return RequestRecord(
+            self.request_id,
+            self.endpoint or "other",
+            outcome.status,
+            result,
+            outcome.duration,
+            code=code or outcome.code,
+            response_id=response_id,
+            client_left=outcome.client_left and response_id is None,
+            stalled=outcome.stalled,
+            **names,
+            **outcome.attempt_members(price),
+        )
 
 
 @dataclass

@@ -30,7 +30,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # The packages that touch the extension, each named in ARCHITECTURE.md. The others are plain Python.
-CORE_USERS = {"streams", "pricing", "routing", "responses", "gateway", "server"}
+CORE_USERS = {"streams", "telemetry", "pricing", "routing", "responses", "gateway", "server"}
 
 
 def module_files() -> list[Path]:

@@ -136,9 +136,9 @@ class Background:
             reply.status,
             result_of(reply.status),
             seconds,
-            caller.name,
-            entry.model if known else "",
-            None if known else entry.model,
+            key=caller.name,
+            model=entry.model if known else "",
+            requested_model=None if known else entry.model,
             code=reply.code,
             response_id=entry.id,
         )

@@ -42,50 +42,35 @@ def result_of(status: int) -> Result:
 def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     """The record of a request that was decided about. `serving`: of the call."""
     outcome = ended.outcome
-    model = call.model
-    run = call.run
-    record = _record(ended, outcome, _outcome_result(outcome, run))
-    if call.caller is not None:
-        record.key = call.caller.name
-    if model is not None and model.listed:
-        record.model = model.name
-    elif call.caller is not None and ended.model and serving.models.get(ended.model) is None:
-        record.requested_model = ended.model[:LONGEST_NAME]
-    if call.code is not None:
-        record.code = call.code
-    if run is not None:
-        record.response_id = run.response_id
-        record.client_left = False
-    if outcome.attempts:
-        _add_attempts(record, call, outcome)
-    return record
+    caller, model, run = call.caller, call.model, call.run
+    known = model is not None and model.listed
+    requested = None
+    if not known and caller is not None and ended.model and serving.models.get(ended.model) is None:
+        requested = ended.model[:LONGEST_NAME]
+    name = model.name if model is not None and known else ""
+    return ended.record(
+        _outcome_result(outcome, run),
+        key=None if caller is None else caller.name,
+        model=name,
+        requested_model=requested,
+        code=call.code,
+        response_id=None if run is None else run.response_id,
+        price=None if call.serving.prices.by_tariff else _price(call, name, outcome),
+    )
 
 
 def undecided_record(ended: Ended, serving: Serving) -> RequestRecord:
     """The record of a request that the front refused before anybody was asked."""
-    record = _record(ended, ended.outcome, _outcome_result(ended.outcome, None))
     caller = serving.admission.identify(ended.key, ended.key is not None)
+    key, model, requested = None, "", None
     if isinstance(caller, Caller):
-        record.key = caller.name
+        key = caller.name
         if ended.model:
             if serving.models.get(ended.model) is None:
-                record.requested_model = ended.model[:LONGEST_NAME]
+                requested = ended.model[:LONGEST_NAME]
             else:
-                record.model = ended.model
-    return record
-
-
-def _record(ended: Ended, outcome: Outcome, result: Result) -> RequestRecord:
-    return RequestRecord(
-        ended.request_id,
-        ended.endpoint or "other",
-        outcome.status,
-        result,
-        outcome.duration,
-        code=outcome.code,
-        client_left=outcome.client_left,
-        stalled=outcome.stalled,
-    )
+                model = ended.model
+    return ended.record(_outcome_result(ended.outcome, None), key=key, model=model, requested_model=requested)
 
 
 def _outcome_result(outcome: Outcome, run: Run | None) -> Result:
@@ -103,30 +88,19 @@ def _outcome_result(outcome: Outcome, run: Run | None) -> Result:
     return "failed" if outcome.finish_reason == "abort" else "ok"
 
 
-def _add_attempts(record: RequestRecord, call: Call, outcome: Outcome) -> None:
-    (
-        record.upstream, record.upstream_model, record.upstream_request_id, record.attempts, record.tries,
-        record.fault, record.left_out, record.finish_reason, record.events, record.malformed, record.bytes_in,
-        record.bytes_out, record.streamed, record.time_to_first_token, record.inter_token_latency,
-        record.longest_gap, record.client_blocked, record.input_tokens, record.cached_input_tokens,
-        record.cache_write_tokens, record.output_tokens, record.reasoning_tokens, record.estimated,
-        record.cost, record.upstream_cost, record.priced,
-    ) = outcome.figures()  # fmt: skip
-    prices = call.serving.prices
-    if prices.by_tariff:
-        return
+def _price(call: Call, model: str, outcome: Outcome) -> tuple[str | None, bool] | None:
+    """What a policy of the user's own says that it cost, and whether it knows. None: nothing to price."""
     usage = outcome.usage
-    if usage is None and not record.estimated:
-        return
+    if not outcome.attempts or (usage is None and not outcome.estimated):
+        return None
     cost: Cost | None
-    if usage is not None and not record.estimated and usage == call.priced_usage:
+    if usage is not None and not outcome.estimated and usage == call.priced_usage:
         cost = call.cost
     else:
-        known = usage if usage is not None and not record.estimated else None
+        known = usage if usage is not None and not outcome.estimated else None
         asked = CountedUsage(outcome.counted_output, usage) if known is None else known
-        cost = prices.cost(record.model, record.upstream_model, asked)
-    record.priced = cost is not None
-    record.cost = None if cost is None else _plain(cost.total)
+        cost = call.serving.prices.cost(model, outcome.upstream_model, asked)
+    return None if cost is None else _plain(cost.total), cost is not None
 
 
 def _plain(amount: Decimal) -> str:

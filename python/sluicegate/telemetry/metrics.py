@@ -138,9 +138,8 @@ class Metrics(Collector):
                 place.disconnects += 1
             if record.fault is not None:
                 self._fault(record.upstream, record.fault, reason_label(record.last_failed))
-            if record.tries and (len(record.tries) > 1 or record.tries[0][2] is not None):
-                for attempt in record.failed_attempts:
-                    self._fault(attempt[0], str(attempt[2]), reason_label(attempt))
+            for attempt in record.failed_attempts:
+                self._fault(attempt[0], str(attempt[2]), reason_label(attempt))
             if record.streamed:
                 if record.time_to_first_token is not None:
                     place.first_token.observe(record.time_to_first_token)

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::errors;
 use crate::outcome::{PyFault, PyOutcome};
+use crate::record::PyRecord;
 use crate::request::PyRequest;
 use crate::responses_request::PyResponsesRequest;
 use crate::tariff::PyPricing;
@@ -310,6 +311,38 @@ impl PyEnded {
     fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let request = self.request.as_ref();
         request.map(|request| py_request(py, request)).transpose()
+    }
+
+    #[pyo3(signature = (
+        result, *, key=None, model="", requested_model=None, code=None, response_id=None, price=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn record(
+        &self,
+        result: String,
+        key: Option<String>,
+        model: &str,
+        requested_model: Option<String>,
+        code: Option<String>,
+        response_id: Option<String>,
+        price: Option<(Option<String>, bool)>,
+    ) -> PyRecord {
+        let endpoint = self
+            .about
+            .endpoint
+            .map_or("other", |endpoint| endpoint.name());
+        PyRecord::ended(
+            &self.about.request_id,
+            endpoint,
+            &self.outcome.get().inner,
+            result,
+            key,
+            model,
+            requested_model,
+            code,
+            response_id,
+            price,
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `decisions` | the queue of decisions, and its events |
-//! | `front`, `outcome`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
+//! | `front`, `outcome`, `record`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
 //! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
@@ -14,6 +14,7 @@ mod errors;
 mod front;
 mod library;
 mod outcome;
+mod record;
 mod request;
 mod responses_request;
 mod stored;
@@ -46,6 +47,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::outcome::{PyFault, PyOutcome};
+    #[pymodule_export]
+    use super::record::PyRecord;
     #[pymodule_export]
     use super::request::PyRequest;
     #[pymodule_export]

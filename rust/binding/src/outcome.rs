@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
-use sluicegate_core::usage::Usage;
-use sluicegate_relay::{Fault, FaultKind, Outcome, Reason};
+use pyo3::types::{PyBytes, PyList};
+use sluicegate_relay::{Fault, FaultKind, Outcome, Reason, Try};
 
 use crate::usage::PyUsage;
 
@@ -186,21 +184,7 @@ impl PyOutcome {
 
     #[getter]
     fn tries(&self) -> Vec<PyTry<'_>> {
-        self.inner
-            .tries
-            .iter()
-            .map(|tried| {
-                (
-                    &*tried.upstream,
-                    &*tried.model,
-                    tried.fault.map(FaultKind::as_str),
-                    tried.status,
-                    tried.reason.map(Reason::as_str),
-                    tried.began.as_secs_f64(),
-                    tried.took.as_secs_f64(),
-                )
-            })
-            .collect()
+        self.inner.tries.iter().map(py_try).collect()
     }
 
     #[getter]
@@ -232,77 +216,10 @@ impl PyOutcome {
     fn stalled(&self) -> bool {
         self.inner.stalled
     }
-
-    /// One call in place of many, since every request ends with it.
-    fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let outcome = &self.inner;
-        let usage = outcome.usage.as_ref();
-        let tokens = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
-        let streamed = outcome.streamed;
-        let counted = outcome.estimated.then_some(outcome.counted_output);
-        PyTuple::new(
-            py,
-            [
-                outcome.upstream.into_bound_py_any(py)?,
-                outcome.upstream_model.into_bound_py_any(py)?,
-                self.upstream_request_id().into_bound_py_any(py)?,
-                outcome.attempts.into_bound_py_any(py)?,
-                self.tries().into_bound_py_any(py)?,
-                outcome
-                    .fault
-                    .as_ref()
-                    .map(|fault| fault.kind.as_str())
-                    .into_bound_py_any(py)?,
-                PyTuple::new(py, self.left_out())?.into_any(),
-                self.finish_reason().into_bound_py_any(py)?,
-                outcome.events.into_bound_py_any(py)?,
-                outcome.malformed.into_bound_py_any(py)?,
-                outcome.bytes_in.into_bound_py_any(py)?,
-                outcome.bytes_out.into_bound_py_any(py)?,
-                streamed.into_bound_py_any(py)?,
-                self.first_token()
-                    .filter(|_| streamed)
-                    .into_bound_py_any(py)?,
-                self.inter_token_latency()
-                    .filter(|_| streamed)
-                    .into_bound_py_any(py)?,
-                self.longest_gap()
-                    .filter(|_| streamed)
-                    .into_bound_py_any(py)?,
-                self.client_blocked().into_bound_py_any(py)?,
-                tokens(|usage| usage.input_tokens).into_bound_py_any(py)?,
-                tokens(|usage| usage.cached_input_tokens).into_bound_py_any(py)?,
-                tokens(|usage| usage.cache_write_tokens).into_bound_py_any(py)?,
-                counted
-                    .or(tokens(|usage| usage.output_tokens))
-                    .into_bound_py_any(py)?,
-                tokens(|usage| usage.reasoning_tokens).into_bound_py_any(py)?,
-                outcome.estimated.into_bound_py_any(py)?,
-                self.cost().into_bound_py_any(py)?,
-                usage
-                    .and_then(|usage| usage.upstream_cost.as_deref())
-                    .into_bound_py_any(py)?,
-                self.priced().into_bound_py_any(py)?,
-            ],
-        )
-    }
-}
-
-impl PyOutcome {
-    /// The mean gap between the events that bore tokens, in seconds, without the time in which the client took nothing.
-    fn inter_token_latency(&self) -> Option<f64> {
-        let outcome = &self.inner;
-        let gaps = outcome
-            .token_events
-            .checked_sub(1)
-            .filter(|gaps| *gaps > 0)?;
-        #[allow(clippy::cast_precision_loss)] // 2^53 tokens.
-        Some(outcome.gaps.as_secs_f64() / gaps as f64)
-    }
 }
 
 /// Upstream, its name of the model, kind, status and reason of its fault, seconds from the start to its begin, seconds it took.
-type PyTry<'a> = (
+pub(crate) type PyTry<'a> = (
     &'a str,
     &'a str,
     Option<&'static str>,
@@ -311,3 +228,15 @@ type PyTry<'a> = (
     f64,
     f64,
 );
+
+pub(crate) fn py_try(tried: &Try) -> PyTry<'_> {
+    (
+        &tried.upstream,
+        &tried.model,
+        tried.fault.map(FaultKind::as_str),
+        tried.status,
+        tried.reason.map(Reason::as_str),
+        tried.began.as_secs_f64(),
+        tried.took.as_secs_f64(),
+    )
+}
