@@ -143,7 +143,7 @@ PROTOCOLS = tuple(f"protocols/{path.stem}" for path in (CORE / "protocols").iter
 # The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a
 # module of its own, and so is the table of them.
 CORE_LAYERS = (
-    ("api", "error", "limits"),
+    ("api", "base64", "error", "limits"),
     ("json", "mode", "record", "sse"),
     ("cost", "input", "request", "usage"),
     ("output", "pricing"),

@@ -4,6 +4,7 @@
 //! as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
 
 pub mod api;
+mod base64;
 pub mod cost;
 pub mod error;
 pub mod harmony;
