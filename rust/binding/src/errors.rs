@@ -15,7 +15,10 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::TooDeep => "TooDeep",
         ErrorKind::TooManyItems => "LimitExceeded",
         ErrorKind::WrongType | ErrorKind::TooManyDuplicates => "InvalidRequest",
-        ErrorKind::ReportedError | ErrorKind::NoCompletion | ErrorKind::NotAReply => "ParseError",
+        ErrorKind::SecondReply
+        | ErrorKind::ReportedError
+        | ErrorKind::NoCompletion
+        | ErrorKind::NotAReply => "ParseError",
         ErrorKind::UnexpectedEnd
         | ErrorKind::UnexpectedByte
         | ErrorKind::InvalidUtf8

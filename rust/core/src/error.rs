@@ -27,6 +27,8 @@ pub enum ErrorKind {
     TooManyDuplicates,
     /// A reply has more items, parts or choices than anyone has a reason for.
     TooManyItems,
+    /// A second reply begins in the stream of the first.
+    SecondReply,
     /// The upstream reports an error where a piece of its answer is expected.
     ReportedError,
     /// A stream ends in which no piece of an answer came.
@@ -49,6 +51,7 @@ impl ErrorKind {
         ErrorKind::WrongType,
         ErrorKind::TooManyDuplicates,
         ErrorKind::TooManyItems,
+        ErrorKind::SecondReply,
         ErrorKind::ReportedError,
         ErrorKind::NoCompletion,
         ErrorKind::NotAReply,
@@ -69,6 +72,7 @@ impl ErrorKind {
             ErrorKind::WrongType => "wrong_type",
             ErrorKind::TooManyDuplicates => "too_many_duplicates",
             ErrorKind::TooManyItems => "too_many_items",
+            ErrorKind::SecondReply => "second_reply",
             ErrorKind::ReportedError => "reported_error",
             ErrorKind::NoCompletion => "no_completion",
             ErrorKind::NotAReply => "not_a_reply",
@@ -90,6 +94,7 @@ impl ErrorKind {
             ErrorKind::WrongType => "a member has the wrong type",
             ErrorKind::TooManyDuplicates => "a member occurs too often",
             ErrorKind::TooManyItems => "a reply has more items or choices than the limit",
+            ErrorKind::SecondReply => "a second reply begins in the stream of the first",
             ErrorKind::ReportedError => "the upstream reports an error in its stream",
             ErrorKind::NoCompletion => "the stream holds no completion",
             ErrorKind::NotAReply => "the body is neither JSON nor an event stream",
@@ -147,16 +152,17 @@ mod tests {
             ErrorKind::WrongType => 8,
             ErrorKind::TooManyDuplicates => 9,
             ErrorKind::TooManyItems => 10,
-            ErrorKind::ReportedError => 11,
-            ErrorKind::NoCompletion => 12,
-            ErrorKind::NotAReply => 13,
+            ErrorKind::SecondReply => 11,
+            ErrorKind::ReportedError => 12,
+            ErrorKind::NoCompletion => 13,
+            ErrorKind::NotAReply => 14,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=13).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=14).collect::<Vec<_>>());
     }
 
     #[test]

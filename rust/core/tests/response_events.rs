@@ -12,8 +12,9 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::{Limits, MAX_ITEMS};
-use sluicegate_core::output::{Call, Ending, Failure, Piece, Reasoning, Text, Writer};
+use sluicegate_core::output::{Annotation, Call, Ending, Failure, Piece, Reasoning, Text, Writer};
 use sluicegate_core::protocols::responses::closing::End;
 use sluicegate_core::protocols::responses::echo::Echo;
 use sluicegate_core::protocols::responses::fold::Fold;
@@ -168,7 +169,10 @@ proptest! {
                 2 => Piece::Refusal(text),
                 3 => Piece::Call(call(false)),
                 4 => Piece::Part,
-                5 => Piece::Annotation(br#"{"type":"url_citation","url_citation":{"url":"u","title":"t","start_index":0,"end_index":1}}"#),
+                5 => Piece::Annotation(Annotation {
+                    api: Api::Chat,
+                    json: br#"{"type":"url_citation","url_citation":{"url":"u","title":"t","start_index":0,"end_index":1}}"#,
+                }),
                 _ => Piece::Text(Text { text, ..Text::default() }),
             };
             writer.write(&piece, &mut written);

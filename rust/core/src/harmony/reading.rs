@@ -2,7 +2,7 @@
 
 use super::Decoder;
 use crate::json::scan::Fault;
-use crate::output::{Piece, Reader};
+use crate::output::{Finish, Piece, Reader, Reason};
 use crate::protocols::chat::reading::ChatChunks;
 
 /// Reads chunks as [`ChatChunks`] does and decodes their text. What an upstream has taken out of the text itself, reasoning or calls, is
@@ -29,11 +29,14 @@ impl Reader for HarmonyChunks {
         let decoder = &mut self.decoder;
         self.chunks.read(payload, &mut |piece| match piece {
             Piece::Text(text) => decoder.feed(text.text, &mut |piece| give(&piece)),
-            Piece::Finish(reason) => {
+            Piece::Finish(finish) => {
                 decoder.finish(&mut |piece| give(&piece));
                 // Stopping at `<|call|>` is stopping, to the upstream.
-                let calls = *reason == b"stop" && decoder.calls() > 0;
-                give(&Piece::Finish(if calls { b"tool_calls" } else { reason }));
+                let reason = match finish.reason {
+                    Reason::Stop | Reason::Sequence if decoder.calls() > 0 => Reason::Calls,
+                    reason => reason,
+                };
+                give(&Piece::Finish(Finish { reason, ..*finish }));
             }
             piece => give(piece),
         })
@@ -67,7 +70,7 @@ mod tests {
                 }) => {
                     format!("calls {}{}", text(name), text(arguments))
                 }
-                Piece::Finish(reason) => format!("finish {}", text(reason)),
+                Piece::Finish(finish) => format!("finish {:?}", finish.reason),
                 _ => return,
             });
         };
@@ -91,7 +94,7 @@ mod tests {
             "calls f",
             r#"calls {\"a\""#,
             "calls :1}",
-            "finish tool_calls",
+            "finish Calls",
         ];
         assert_eq!(read(&chat), expected);
         let text = chat.map(|chunk| {
@@ -109,7 +112,7 @@ mod tests {
         let part =
             r#"{"choices":[{"index":0,"delta":{"content":"<|channel|>final<|message|>a <|"}}]}"#;
         let stop = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
-        assert_eq!(read(&[part, stop]), ["says a ", "says <|", "finish length"]);
+        assert_eq!(read(&[part, stop]), ["says a ", "says <|", "finish Length"]);
         assert_eq!(read(&[part]), ["says a ", "says <|"]);
     }
 
@@ -118,7 +121,7 @@ mod tests {
         let chunk = r#"{"choices":[{"index":0,"delta":{"reasoning":"r","content":"plain text","tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
         assert_eq!(
             read(&[chunk]),
-            ["thinks r", "says plain text", "calls f{}", "finish stop"]
+            ["thinks r", "says plain text", "calls f{}", "finish Stop"]
         );
     }
 }

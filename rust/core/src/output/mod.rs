@@ -5,10 +5,14 @@
 //! decoded. Half a surrogate pair may end one piece and begin the next.
 
 pub(crate) mod identity;
+mod link;
+pub(crate) mod spelled;
 mod spent;
 
+use crate::api::Api;
 use crate::cost::Members;
-
+use crate::error::ErrorKind;
+use crate::json::node::Node;
 use crate::json::scan::Fault;
 use crate::usage::Usage;
 
@@ -26,19 +30,18 @@ pub enum Piece<'a> {
     Text(Text<'a>),
     /// Text of a refusal.
     Refusal(Spelled<'a>),
-    /// One annotation of the text before it, a JSON object as it came.
-    Annotation(&'a [u8]),
+    /// One annotation of the text around it.
+    Annotation(Annotation<'a>),
     /// A part of a tool call.
     Call(Call<'a>),
-    /// A whole item of the Responses interface that has no pieces (a hosted tool's call, a compaction, …): a JSON object as it came, in its
-    /// last state. Only a writer of that interface has a place for it.
-    Item(&'a [u8]),
+    /// What has no pieces: an item or block of one protocol's own. Only a writer of that protocol has a place for it.
+    Item(Item<'a>),
     /// A part of the open item ends here: what follows of the same kind is the item's next part (of a summary, of a message's content).
     Part,
     /// What is open ends here: a piece of the same kind that follows begins a new item.
     Break,
-    /// Why the model stopped, in the words of Chat Completions (`stop`, `length`, `tool_calls`, `content_filter`, or another).
-    Finish(Spelled<'a>),
+    /// Why the model stopped; only the first counts.
+    Finish(Finish<'a>),
 }
 
 /// The reply as a whole.
@@ -61,8 +64,31 @@ pub enum Reasoning<'a> {
     Text(Spelled<'a>),
     /// A summary of them.
     Summary(Spelled<'a>),
-    /// The whole of it, unreadable: to be given back as it came.
-    Encrypted(Spelled<'a>),
+    /// What only its maker can make use of: to be given back as it came.
+    Sealed(Sealed<'a>),
+}
+
+/// Reasoning that only the upstream that made it can read or check. It belongs to the readable reasoning before it in the same item, if
+/// there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// The protocol that the upstream speaks.
+    pub api: Api,
+    /// The signature, or the unreadable reasoning itself.
+    pub data: Spelled<'a>,
+    /// It signs the text before it, which has to come back with it, byte for byte (`thinking` of the Messages interface).
+    pub signs_text: bool,
+    /// The whole item that it stands in, a JSON object as it came, where its maker checks all of that (Responses).
+    pub item: Option<&'a [u8]>,
+}
+
+/// An item or block as a whole: a hosted tool's call, a compaction, ….
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The protocol that knows it.
+    pub api: Api,
+    /// A JSON object as it came, in its last state.
+    pub json: &'a [u8],
 }
 
 /// Text of the answer.
@@ -74,6 +100,15 @@ pub struct Text<'a> {
     pub logprobs: Option<&'a [u8]>,
     /// Whether the text is commentary or the answer, where the model marks it.
     pub phase: Option<Phase>,
+}
+
+/// What a text says about a part of itself: where it is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Annotation<'a> {
+    /// The protocol that has it in this form.
+    pub api: Api,
+    /// A JSON object as it came.
+    pub json: &'a [u8],
 }
 
 /// What a message is for.
@@ -96,11 +131,69 @@ pub struct Call<'a> {
     pub name: Spelled<'a>,
     /// The next part of the arguments, a JSON text in a JSON string (of a custom tool: of its input).
     pub arguments: Spelled<'a>,
+    /// What the arguments are if no part of them follows, spelled as they are. Empty: nothing is said of it.
+    pub fallback: Spelled<'a>,
     /// A custom tool's, whose input is free text.
     pub custom: bool,
     /// `extra_content`, a JSON object that has to be given back as it came (Gemini's thought signatures: google/genai's
     /// `python-genai#2868`, `pi#6733`).
     pub extra: Option<&'a [u8]>,
+}
+
+/// Why the model stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finish<'a> {
+    /// What its protocol's word means.
+    pub reason: Reason,
+    /// That word.
+    pub word: Spelled<'a>,
+    /// The stop sequence that the model wrote, where the upstream names it.
+    pub sequence: Option<Spelled<'a>>,
+    /// What there is to say about it: `stop_details` of the Messages interface, a JSON object as it came.
+    pub details: Option<&'a [u8]>,
+}
+
+impl<'a> Finish<'a> {
+    /// This reason, of which nothing else is known.
+    #[must_use]
+    pub const fn of(reason: Reason) -> Self {
+        Finish {
+            reason,
+            word: b"",
+            sequence: None,
+            details: None,
+        }
+    }
+
+    /// A sentence for people that says why.
+    #[must_use]
+    pub fn explanation(&self) -> Option<Spelled<'a>> {
+        Node::document(self.details?)?.filled("explanation")
+    }
+}
+
+/// What ended the model's turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// It had said everything.
+    #[default]
+    Stop,
+    /// It wrote a text at which it was to stop.
+    Sequence,
+    /// It wants the results of its calls.
+    Calls,
+    /// The bound on its tokens.
+    Length,
+    /// The bound of its context.
+    Context,
+    /// What it said, or was to say, is not allowed.
+    Filter,
+    /// A hosted tool's loop is to go on with the next request.
+    Pause,
+    /// The upstream gave up.
+    Failed,
+    /// A word that nobody knows.
+    Other,
 }
 
 /// How a reply ends.
@@ -159,12 +252,14 @@ pub trait Reader: Send {
     /// `payload` is not one JSON document.
     fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault>;
 
-    /// Whether what it gives of a payload depends on those before. Then each has to be read.
+    /// Whether what the payload that was read last gives, or what those behind it give, depends on what came before. Every payload like it
+    /// has to be read, then, and those behind it have to be read once more before they count as known.
     fn remembers(&self) -> bool;
 
-    /// More items or parts came than can be kept apart. Nothing is given any more, and the reply cannot be completed.
-    fn is_full(&self) -> bool {
-        false
+    /// Why the reply cannot be read to its end: there is more of it than can be told apart, or it is not one reply. Nothing is given any
+    /// more, and the reply cannot be completed.
+    fn fault(&self) -> Option<ErrorKind> {
+        None
     }
 
     /// No payload follows: what was kept back is given.

@@ -77,6 +77,7 @@ impl PieceNotes {
                 id: b"",
                 name: b"",
                 arguments,
+                fallback: b"",
                 custom: false,
                 extra: None,
             }) => (Kind::Arguments(index), arguments),

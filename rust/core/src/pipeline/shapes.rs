@@ -142,7 +142,19 @@ impl Shapes {
 
     /// Forgets the shapes with counts: what they mean has changed.
     pub(super) fn forget_counts(&mut self) {
-        self.known.retain(|known| !known.template.counts());
+        self.retain(|template| !template.counts());
+    }
+
+    /// Forgets the shapes whose pieces are known: what they mean may have changed.
+    pub(super) fn forget_pieces(&mut self) {
+        self.retain(|template| template.pieces().is_none());
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Template) -> bool) {
+        if self.known.iter().all(|known| stays(&known.template)) {
+            return;
+        }
+        self.known.retain(|known| stays(&known.template));
         self.telling = Telling::find(&self.known);
         self.last = 0;
         self.hand = 0;

@@ -158,7 +158,7 @@ fn forwarded_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
         _ => return None,
     };
     Some(Meaning {
-        pieces: Box::default(),
+        pieces: None,
         continued_text,
     })
 }

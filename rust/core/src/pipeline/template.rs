@@ -52,8 +52,8 @@ pub(super) struct Example<'a> {
 /// What every event of one shape means, apart from the text in its holes.
 #[derive(Default)]
 pub(super) struct Meaning {
-    /// Its pieces of output, for a reply that is translated.
-    pub(super) pieces: Box<[PieceTemplate]>,
+    /// Its pieces of output, for a reply that is translated. None where they have to be read of each event.
+    pub(super) pieces: Option<Box<[PieceTemplate]>>,
     /// For a response that is forwarded: which of its texts the event continues, and the hole that holds the next part.
     pub(super) continued_text: Option<(Place, usize)>,
 }
@@ -196,10 +196,10 @@ impl Template {
         self.fixed.get(..end).unwrap_or_default()
     }
 
-    /// The pieces of output in an event of this shape.
+    /// The pieces of output in an event of this shape. None where they have to be read.
     #[inline]
-    pub(super) fn pieces(&self) -> &[PieceTemplate] {
-        &self.meaning.pieces
+    pub(super) fn pieces(&self) -> Option<&[PieceTemplate]> {
+        self.meaning.pieces.as_deref()
     }
 
     /// The text of a forwarded response that an event of this shape continues, and the hole that holds the next part.

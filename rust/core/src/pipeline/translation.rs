@@ -183,8 +183,8 @@ impl Translation {
             self.document.append(&mut shown);
         }
         fed?;
-        if self.reader.is_full() {
-            return Err(Error::new(ErrorKind::TooManyItems, 0));
+        if let Some(kind) = self.reader.fault() {
+            return Err(Error::new(kind, 0));
         }
         if self.writer.held() > self.limits.max_document {
             return Err(Error::new(ErrorKind::DocumentTooLarge, 0));
@@ -218,8 +218,8 @@ impl Translation {
             self.end(reply, pricer, &mut shown);
         }
         show(shown, out);
-        if self.reader.is_full() {
-            return Err(Error::new(ErrorKind::TooManyItems, 0));
+        if let Some(kind) = self.reader.fault() {
+            return Err(Error::new(kind, 0));
         }
         Ok(())
     }
@@ -267,7 +267,14 @@ impl Translation {
         while let Some(rest) = slice.get(at..).filter(|rest| !rest.is_empty()) {
             if let Some((found, template)) = source.shapes.find(rest) {
                 stream::note(&found, template, reply);
-                if self.reader.remembers() {
+                if let Some(pieces) = template.pieces() {
+                    if !self.ended {
+                        for piece in pieces {
+                            let text = rest.get(template.place(piece.hole)).unwrap_or_default();
+                            self.writer.write(&piece.with_text(text), out);
+                        }
+                    }
+                } else {
                     let event = Events::new(rest.get(..found.len).unwrap_or_default()).next();
                     if let Some(data) = event.and_then(|event| event.data())
                         && !self.ended
@@ -276,11 +283,6 @@ impl Translation {
                         let _ = self
                             .reader
                             .read(&data, &mut |piece| writer.write(piece, out));
-                    }
-                } else if !self.ended {
-                    for piece in template.pieces() {
-                        let text = rest.get(template.place(piece.hole)).unwrap_or_default();
-                        self.writer.write(&piece.with_text(text), out);
                     }
                 }
                 at += found.len;
@@ -320,13 +322,16 @@ impl Translation {
                     writer.write(piece, out);
                 });
                 let remembers = self.reader.remembers();
+                if remembers {
+                    source.shapes.forget_pieces();
+                }
                 if let Some(start) = plain_from {
                     stream::learn(&mut source.shapes, event, start, reply, |holes| {
                         if remembers {
                             return Some(Meaning::default());
                         }
                         Some(Meaning {
-                            pieces: notes.templates(holes)?,
+                            pieces: Some(notes.templates(holes)?),
                             continued_text: None,
                         })
                     });
@@ -417,7 +422,7 @@ impl Translation {
     /// Says how the reply ended, once.
     fn end(&mut self, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<u8>) {
         // What is left out of a reply is an error, and no end.
-        if self.reader.is_full() || std::mem::replace(&mut self.ended, true) {
+        if self.reader.fault().is_some() || std::mem::replace(&mut self.ended, true) {
             return;
         }
         let writer = &mut self.writer;

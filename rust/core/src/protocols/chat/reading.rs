@@ -20,12 +20,15 @@
 
 use std::borrow::Cow;
 
+use crate::api::Api;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Elements, Fault, Kind, MAX_DEPTH, Members, Value};
 use crate::json::string;
 
 use super::delta::{DeltaMember, REASONING};
-use crate::output::{Call, Head, Piece, Reader, Reasoning, Text};
+use crate::output::{
+    Annotation, Call, Finish, Head, Piece, Reader, Reason, Reasoning, Sealed, Text,
+};
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
 ///
@@ -81,6 +84,8 @@ struct Chunk {
 struct Choice {
     index: u64,
     finish: Option<Value>,
+    /// The stop sequence or token that the model stopped at (vLLM).
+    stopped_at: Option<Value>,
     logprobs: Option<Value>,
     delta: Delta,
 }
@@ -157,6 +162,7 @@ impl Choice {
             b"text" => self.delta.content = Some(cursor.skip()?),
             b"index" => self.index = cursor.skip()?.as_u64(text).unwrap_or(0),
             b"finish_reason" => self.finish = Some(cursor.skip()?),
+            b"stop_reason" => self.stopped_at = Some(cursor.skip()?),
             b"logprobs" => {
                 cursor.members(|cursor, key| {
                     let value = cursor.skip()?;
@@ -179,7 +185,10 @@ impl Choice {
         delta.give_content(self.logprobs, text, give);
         for annotation in delta.annotations.iter().flat_map(|list| items(*list, text)) {
             if annotation.kind == Kind::Object {
-                give(&Piece::Annotation(annotation.bytes(text)));
+                give(&Piece::Annotation(Annotation {
+                    api: Api::Chat,
+                    json: annotation.bytes(text),
+                }));
             }
         }
         if let Some(refusal) = delta.refusal.filter(|value| value.kind == Kind::String) {
@@ -198,9 +207,33 @@ impl Choice {
             give_function(Some(function), Call::default(), text, give);
         }
         // `""` is how some say "not yet" (`ollama#4357`).
-        if let Some(reason) = filled(self.finish, text) {
-            give(&Piece::Finish(reason));
+        if let Some(word) = filled(self.finish, text) {
+            let sequence = filled(self.stopped_at, text);
+            let reason = match reason(word) {
+                Reason::Stop if sequence.is_some() => Reason::Sequence,
+                reason => reason,
+            };
+            give(&Piece::Finish(Finish {
+                reason,
+                word,
+                sequence,
+                details: None,
+            }));
         }
+    }
+}
+
+/// What a finish reason means, be it OpenAI's word or that of another server.
+fn reason(word: &[u8]) -> Reason {
+    match word.to_ascii_lowercase().as_slice() {
+        b"stop" => Reason::Stop,
+        b"tool_calls" | b"function_call" => Reason::Calls,
+        // `model_length`: Mistral.
+        b"length" | b"max_tokens" | b"model_length" => Reason::Length,
+        b"content_filter" | b"safety" | b"recitation" => Reason::Filter,
+        // vLLM (vllm#57082), OpenRouter, DeepSeek.
+        b"abort" | b"error" | b"insufficient_system_resource" => Reason::Failed,
+        _ => Reason::Other,
     }
 }
 
@@ -247,7 +280,14 @@ impl Delta {
                 b"reasoning.summary" if said.is_none() => {
                     said_in("summary").map(Reasoning::Summary)
                 }
-                b"reasoning.encrypted" => said_in("data").map(Reasoning::Encrypted),
+                b"reasoning.encrypted" => said_in("data").map(|data| {
+                    Reasoning::Sealed(Sealed {
+                        api: Api::Chat,
+                        data,
+                        signs_text: false,
+                        item: None,
+                    })
+                }),
                 _ => None,
             };
             if let Some(reasoning) = found {

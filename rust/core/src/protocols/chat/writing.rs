@@ -10,12 +10,16 @@
 mod calls;
 mod usage_object;
 
+use crate::api::Api;
 use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::scan;
 use crate::json::string;
 use crate::limits::{Limits, MAX_DEPTH, MAX_REPEATED};
-use crate::output::{Ending, Failure, Head, Piece, Reasoning, Spelled, Spent, Text, Writer};
+use crate::output::{
+    Annotation, Ending, Failure, Finish, Head, Piece, Reason, Reasoning, Sealed, Spelled, Spent,
+    Text, Writer,
+};
 use crate::protocols::chat::fold::ChatFold;
 
 use calls::Calls;
@@ -38,7 +42,7 @@ pub struct Written {
 /// ```
 /// use sluicegate_core::protocols::chat::writing::{ChatWriter, Written};
 /// use sluicegate_core::limits::Limits;
-/// use sluicegate_core::output::{Ending, Head, Piece, Text, Writer};
+/// use sluicegate_core::output::{Ending, Finish, Head, Piece, Reason, Text, Writer};
 ///
 /// let asked = Written { streams: true, ..Written::default() };
 /// let mut writer = ChatWriter::new(asked, Limits::default());
@@ -46,7 +50,7 @@ pub struct Written {
 /// let head = Head { id: Some(b"r"), model: Some(b"m"), created: Some(b"7"), ..Head::default() };
 /// writer.write(&Piece::Head(head), &mut stream);
 /// writer.write(&Piece::Text(Text { text: b"Hi", ..Text::default() }), &mut stream);
-/// writer.write(&Piece::Finish(b"stop"), &mut stream);
+/// writer.write(&Piece::Finish(Finish::of(Reason::Stop)), &mut stream);
 /// writer.end(Ending::Regular, None, None, &mut stream);
 /// let head = r#"{"id":"r","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":"#;
 /// assert_eq!(String::from_utf8(stream).unwrap(), [
@@ -69,11 +73,35 @@ pub struct ChatWriter {
     /// A summary has been written; the next one begins a new paragraph.
     summed_up: bool,
     paragraph: bool,
-    /// Pieces of encrypted reasoning.
+    /// Readable reasoning that may still be signed.
+    thought: Vec<u8>,
+    /// Pieces of sealed reasoning.
     sealed: u64,
-    finish: Option<Vec<u8>>,
+    finish: Option<Stopped>,
     begun: bool,
     ended: bool,
+}
+
+/// Why the model stopped, kept for the end.
+#[derive(Debug, Default)]
+struct Stopped {
+    reason: Reason,
+    word: Vec<u8>,
+    sequence: Option<Vec<u8>>,
+    explanation: Option<Vec<u8>>,
+}
+
+impl Stopped {
+    fn at(finish: &Finish<'_>) -> Self {
+        let refused = finish.reason == Reason::Filter;
+        let explanation = finish.explanation().filter(|_| refused);
+        Stopped {
+            reason: finish.reason,
+            word: finish.word.to_vec(),
+            sequence: finish.sequence.map(<[u8]>::to_vec),
+            explanation: explanation.map(<[u8]>::to_vec),
+        }
+    }
 }
 
 /// Writes chunks, or puts them together.
@@ -120,6 +148,7 @@ impl ChatWriter {
             part_starts: 0,
             summed_up: false,
             paragraph: false,
+            thought: Vec::new(),
             sealed: 0,
             finish: None,
             begun: false,
@@ -167,7 +196,10 @@ impl ChatWriter {
 
     fn think(&mut self, reasoning: Reasoning<'_>, out: &mut Vec<u8>) {
         match reasoning {
-            Reasoning::Text(text) => self.say("reasoning_content", text, None, out),
+            Reasoning::Text(text) => {
+                self.thought.extend_from_slice(text);
+                self.say("reasoning_content", text, None, out);
+            }
             Reasoning::Summary(text) => {
                 if text.is_empty() {
                     return;
@@ -178,23 +210,39 @@ impl ChatWriter {
                 self.summed_up = true;
                 self.say("reasoning_content", text, None, out);
             }
-            // OpenRouter's form for it.
-            Reasoning::Encrypted(data) => {
-                let index = self.sealed.to_string();
-                self.sealed += 1;
-                self.chunks.delta(
-                    &[
-                        b"\"reasoning_details\":[{\"type\":\"reasoning.encrypted\",\"data\":\"",
-                        data,
-                        b"\",\"index\":",
-                        index.as_bytes(),
-                        b"}]",
-                    ],
-                    None,
-                    out,
-                );
-            }
+            Reasoning::Sealed(sealed) => self.seal(&sealed, out),
         }
+    }
+
+    /// Reasoning that has to come back, in OpenRouter's form: each piece whole, since accumulating clients join the strings of deltas.
+    fn seal(&mut self, sealed: &Sealed<'_>, out: &mut Vec<u8>) {
+        let index = self.sealed.to_string();
+        self.sealed += 1;
+        let thought = std::mem::take(&mut self.thought);
+        let content: &[&[u8]] = if sealed.signs_text {
+            &[
+                b"reasoning.text\",\"text\":\"",
+                &thought,
+                b"\",\"signature\":\"",
+                sealed.data,
+            ]
+        } else {
+            &[b"reasoning.encrypted\",\"data\":\"", sealed.data]
+        };
+        let format: &[u8] = match sealed.api {
+            Api::Messages => b"\",\"format\":\"anthropic-claude-v1",
+            _ => b"",
+        };
+        let content = content.concat();
+        let parts: [&[u8]; 6] = [
+            b"\"reasoning_details\":[{\"type\":\"",
+            &content,
+            format,
+            b"\",\"index\":",
+            index.as_bytes(),
+            b"}]",
+        ];
+        self.chunks.delta(&parts, None, out);
     }
 
     fn say(&mut self, member: &str, text: Spelled<'_>, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
@@ -211,11 +259,14 @@ impl ChatWriter {
     }
 
     /// Keeps an annotation that chat has a form for: a link.
-    fn annotate(&mut self, object: &[u8]) {
-        let Ok(value) = scan::document(object, MAX_DEPTH) else {
+    fn annotate(&mut self, annotation: &Annotation<'_>) {
+        let Some(object) = annotation.known_to_openai() else {
             return;
         };
-        let annotation = Node::new(object, value);
+        let Ok(value) = scan::document(&object, MAX_DEPTH) else {
+            return;
+        };
+        let annotation = Node::new(&object, value);
         if !annotation
             .get("type")
             .is_some_and(|value| value.is("url_citation"))
@@ -264,13 +315,26 @@ impl ChatWriter {
             self.chunks
                 .delta(&[b"\"annotations\":[", annotations, b"]"], None, out);
         }
-        let reason = self.finish.take().unwrap_or_else(|| b"stop".to_vec());
-        // A reply with calls asks for their results, whatever the upstream thinks (Gemini; Responses has no word for it).
-        let reason: &[u8] = match &*reason {
-            b"stop" if !self.calls.is_empty() => b"tool_calls",
-            reason => reason,
+        let finish = self.finish.take().unwrap_or_default();
+        if let Some(explanation) = &finish.explanation {
+            self.say("refusal", explanation, None, out);
+        }
+        let word: &[u8] = match finish.reason {
+            // A reply with calls asks for their results, whatever the upstream thinks (Gemini; Responses has no word for it).
+            Reason::Stop if !self.calls.is_empty() => b"tool_calls",
+            Reason::Stop | Reason::Sequence | Reason::Pause => b"stop",
+            Reason::Other if finish.word.is_empty() => b"stop",
+            Reason::Calls => b"tool_calls",
+            Reason::Length | Reason::Context => b"length",
+            Reason::Filter => b"content_filter",
+            Reason::Failed => b"error",
+            Reason::Other => &finish.word,
         };
-        let choice = [b"\"delta\":{},\"finish_reason\":\"", reason, b"\""];
+        let mut choice = vec![&b"\"delta\":{},\"finish_reason\":\""[..], word, b"\""];
+        // As vLLM says at which text it stopped.
+        if let Some(sequence) = &finish.sequence {
+            choice.extend([&b",\"stop_reason\":\""[..], sequence, b"\""]);
+        }
         self.chunks.choice(&choice, out);
         if let Some(spent) = spent.filter(|_| self.asked.include_usage || !self.asked.streams) {
             let mut usage = b",\"usage\":".to_vec();
@@ -316,10 +380,11 @@ impl Writer for ChatWriter {
             Piece::Item(_) | Piece::Part | Piece::Break => {
                 self.part_starts = self.letters;
                 self.paragraph = self.summed_up;
+                self.thought.clear();
                 return;
             }
-            Piece::Finish(reason) => {
-                self.finish.get_or_insert_with(|| reason.to_vec());
+            Piece::Finish(finish) => {
+                self.finish.get_or_insert_with(|| Stopped::at(finish));
                 return;
             }
             Piece::Annotation(object) => return self.annotate(object),
@@ -358,7 +423,7 @@ impl Writer for ChatWriter {
 
     fn held(&self) -> usize {
         let fold = self.chunks.fold.as_ref().map_or(0, ChatFold::held);
-        fold + self.annotations.len() + self.calls.held()
+        fold + self.annotations.len() + self.thought.len() + self.calls.held()
     }
 }
 

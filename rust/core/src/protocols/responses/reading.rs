@@ -21,9 +21,13 @@ pub(super) mod event;
 pub(super) mod items;
 mod text_so_far;
 
+use crate::api::Api;
+use crate::error::ErrorKind;
 use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind};
-use crate::output::{Call, Head, Phase, Piece, Reader, Reasoning, Text};
+use crate::output::{
+    Annotation, Call, Finish, Head, Item, Phase, Piece, Reader, Reason, Reasoning, Sealed, Text,
+};
 
 use event::{Event, part_text, text_event};
 use items::{Class, Items, Name, Sort};
@@ -133,8 +137,8 @@ impl Reader for ResponseEvents {
         true
     }
 
-    fn is_full(&self) -> bool {
-        self.items.is_full()
+    fn fault(&self) -> Option<ErrorKind> {
+        self.items.is_full().then_some(ErrorKind::TooManyItems)
     }
 
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
@@ -313,7 +317,10 @@ impl ResponseEvents {
             return;
         }
         self.turn_to(place, at, give);
-        give(&Piece::Annotation(annotation.bytes()));
+        give(&Piece::Annotation(Annotation {
+            api: Api::Responses,
+            json: annotation.bytes(),
+        }));
         if let Some(part) = self
             .items
             .get_mut(place)
@@ -408,7 +415,12 @@ impl ResponseEvents {
         }
         if let Some(sealed) = item.filled("encrypted_content") {
             self.turn_to_item(place, give);
-            give(&Piece::Reasoning(Reasoning::Encrypted(sealed)));
+            give(&Piece::Reasoning(Reasoning::Sealed(Sealed {
+                api: Api::Responses,
+                data: sealed,
+                signs_text: false,
+                item: Some(item.bytes()),
+            })));
             if let Some(known) = self.items.get_mut(place) {
                 known.sealed = true;
             }
@@ -421,7 +433,10 @@ impl ResponseEvents {
     fn give_item(&mut self, place: usize, item: Node<'_>, give: &mut Give<'_>) {
         if let Some(known) = self.items.get_mut(place).filter(|known| !known.done) {
             known.done = true;
-            give(&Piece::Item(item.bytes()));
+            give(&Piece::Item(Item {
+                api: Api::Responses,
+                json: item.bytes(),
+            }));
             self.open = Some(place);
         }
     }
@@ -544,30 +559,34 @@ impl ResponseEvents {
             return;
         }
         let reason = self.reason(kind, response);
-        if let Some(reason) = reason.filter(|_| !self.finished) {
+        if let Some((reason, word)) = reason.filter(|_| !self.finished) {
             self.finished = true;
-            give(&Piece::Finish(reason));
+            give(&Piece::Finish(Finish {
+                word,
+                ..Finish::of(reason)
+            }));
         }
     }
 
-    /// Why the model stopped, if the response says so.
-    fn reason(&self, kind: &[u8], response: Node<'_>) -> Option<&'static [u8]> {
+    /// Why the model stopped, if the response says so, and its word for that.
+    fn reason<'a>(&self, kind: &'a [u8], response: Node<'a>) -> Option<(Reason, &'a [u8])> {
         let status = response
             .filled("status")
             .or_else(|| kind.strip_prefix(b"response."));
         let details = response
             .get("incomplete_details")
             .and_then(|details| details.filled("reason"));
-        Some(match status {
+        let reason = match status {
             Some(b"failed") => return None,
-            Some(b"cancelled") => b"error",
-            _ if details == Some(b"content_filter") => b"content_filter",
-            _ if details.is_some() => b"length",
-            Some(b"incomplete") => b"length",
+            Some(b"cancelled") => Reason::Failed,
+            _ if details == Some(b"content_filter") => Reason::Filter,
+            _ if details.is_some() => Reason::Length,
+            Some(b"incomplete") => Reason::Length,
             Some(b"queued" | b"in_progress") if kind.is_empty() => return None,
-            _ if self.items.calls() > 0 => b"tool_calls",
-            _ => b"stop",
-        })
+            _ if self.items.calls() > 0 => Reason::Calls,
+            _ => Reason::Stop,
+        };
+        Some((reason, details.or(status).unwrap_or_default()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Text that is sent in deltas, and once more as a whole when it is done.
 
+use crate::output::spelled::half_pair;
+
 use super::vocabulary::{Delta, Journal};
 
 /// One text of a response: of a content part, the arguments of a call, the input of a custom tool.
@@ -58,6 +60,11 @@ impl Run {
         }
     }
 
+    /// The text so far.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// No piece follows. The whole text.
     pub(super) fn finish(&mut self, journal: &mut Journal, out: &mut Vec<u8>) -> Vec<u8> {
         if !self.half.is_empty() {
@@ -66,49 +73,6 @@ impl Run {
             self.half.clear();
         }
         std::mem::take(&mut self.text)
-    }
-}
-
-/// Where the escape begins that `text` ends in, if it is the first half of a surrogate pair.
-#[inline]
-fn half_pair(text: &[u8]) -> Option<usize> {
-    let at = text.len().checked_sub(6)?;
-    match text.get(at..)? {
-        [
-            b'\\',
-            b'u',
-            b'd' | b'D',
-            b'8'..=b'9' | b'a'..=b'b' | b'A'..=b'B',
-            _,
-            _,
-        ] => {
-            let before = text.get(..at)?.iter().rev();
-            let escapes = before.take_while(|byte| **byte == b'\\').count();
-            escapes.is_multiple_of(2).then_some(at)
-        }
-        _ => None,
-    }
-}
-
-/// Whether spelled text holds nothing but white space.
-pub(super) fn is_white_space(text: &[u8]) -> bool {
-    let mut rest = text;
-    loop {
-        rest = match rest {
-            [] => return true,
-            [b' ', rest @ ..] | [b'\\', b'n' | b't' | b'r' | b'f', rest @ ..] => rest,
-            [b'\\', b'u', b'0', b'0', b'2', b'0', rest @ ..] => rest,
-            [
-                b'\\',
-                b'u',
-                b'0',
-                b'0',
-                b'0',
-                b'9' | b'a'..=b'd' | b'A'..=b'D',
-                rest @ ..,
-            ] => rest,
-            _ => return false,
-        };
     }
 }
 
@@ -145,15 +109,5 @@ mod tests {
             deltas,
             ["a", r"\ud83d\ude00", r"\ud83db", r"\\ud83d", r"\uD83D"]
         );
-    }
-
-    #[test]
-    fn white_space_has_many_spellings() {
-        for text in ["", " ", r"\n\t\r\f ", r"\u000a\u0020\u000D"] {
-            assert!(is_white_space(text.as_bytes()), "{text}");
-        }
-        for text in ["a", r"\\n", r"\u0041", r" \u00a0", r"\nx", r"\b"] {
-            assert!(!is_white_space(text.as_bytes()), "{text}");
-        }
     }
 }

@@ -30,10 +30,14 @@ use std::sync::Arc;
 
 use super::chat_members;
 use super::echo::Echo;
-use super::text::is_white_space;
 use super::vocabulary::{Journal, PartKind, Status, key, string as member};
+use crate::api::Api;
 use crate::json::fields::compact;
-use crate::output::{Ending, Failure, Phase, Piece, Reasoning, Spelled, Spent, Text, Writer};
+use crate::output::spelled::is_white_space;
+use crate::output::{
+    Annotation, Ending, Failure, Phase, Piece, Reason, Reasoning, Sealed, Spelled, Spent, Text,
+    Writer,
+};
 
 use calls::Calls;
 use heading::{End, Heading};
@@ -43,14 +47,14 @@ use item::{Items, OpenItem};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sluicegate_core::output::{Ending, Piece, Text, Writer};
+/// use sluicegate_core::output::{Ending, Finish, Piece, Reason, Text, Writer};
 /// use sluicegate_core::protocols::responses::echo::Echo;
 /// use sluicegate_core::protocols::responses::writing::ResponsesWriter;
 ///
 /// let mut writer = ResponsesWriter::new(Arc::new(Echo::new("resp_1", 7, "m")), None, true);
 /// let mut events = Vec::new();
 /// writer.write(&Piece::Text(Text { text: b"Hi", ..Text::default() }), &mut events);
-/// writer.write(&Piece::Finish(b"stop"), &mut events);
+/// writer.write(&Piece::Finish(Finish::of(Reason::Stop)), &mut events);
 /// writer.end(Ending::Regular, None, None, &mut events);
 /// let events = String::from_utf8(events).unwrap();
 /// let names: Vec<_> = events.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
@@ -103,14 +107,14 @@ enum Finish {
 }
 
 impl Finish {
-    fn of(reason: Spelled<'_>) -> Self {
-        match reason.to_ascii_lowercase().as_slice() {
-            // `model_length`: Mistral.
-            b"length" | b"max_tokens" | b"model_length" => Finish::Incomplete("max_output_tokens"),
-            b"content_filter" | b"safety" | b"recitation" => Finish::Incomplete("content_filter"),
-            // vLLM (vllm#57082), OpenRouter, DeepSeek.
-            b"abort" | b"error" | b"insufficient_system_resource" => Finish::Failed,
-            _ => Finish::Completed,
+    fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::Length | Reason::Context => Finish::Incomplete("max_output_tokens"),
+            Reason::Filter => Finish::Incomplete("content_filter"),
+            Reason::Failed => Finish::Failed,
+            Reason::Stop | Reason::Sequence | Reason::Calls | Reason::Pause | Reason::Other => {
+                Finish::Completed
+            }
         }
     }
 }
@@ -189,7 +193,7 @@ impl ResponsesWriter {
         let (kind, text) = match reasoning {
             Reasoning::Text(text) => (PartKind::Reasoning, text),
             Reasoning::Summary(text) => (PartKind::Summary, text),
-            Reasoning::Encrypted(data) => return self.seal(data, out),
+            Reasoning::Sealed(sealed) => return self.seal(&sealed, out),
         };
         if !text.is_empty() {
             self.settle_waiting(out);
@@ -197,16 +201,16 @@ impl ResponsesWriter {
         }
     }
 
-    /// Reasoning that nobody can read is a member of its item. An item has one.
-    fn seal(&mut self, data: Spelled<'_>, out: &mut Vec<u8>) {
+    /// Reasoning that nobody can read is a member of its item.
+    fn seal(&mut self, sealed: &Sealed<'_>, out: &mut Vec<u8>) {
         self.settle_waiting(out);
         let kind = PartKind::Reasoning;
-        let fits = |item: &OpenItem| item.takes(kind, None) && !item.is_sealed();
+        let fits = |item: &OpenItem| item.takes(kind, None) && item.takes_seal(sealed.api);
         if !matches!(&self.state, WriterState::Item(item) if fits(item)) {
             self.open(kind, None, out);
         }
         if let WriterState::Item(item) = &mut self.state {
-            item.seal(data);
+            item.seal(sealed, &mut self.journal, out);
         }
     }
 
@@ -267,8 +271,9 @@ impl ResponsesWriter {
     }
 
     /// One annotation of the text that is open.
-    fn annotate(&mut self, annotation: &[u8], out: &mut Vec<u8>) {
-        let Some(annotation) = chat_members::annotation(annotation) else {
+    fn annotate(&mut self, annotation: &Annotation<'_>, out: &mut Vec<u8>) {
+        let known = annotation.known_to_openai();
+        let Some(annotation) = known.and_then(|known| chat_members::annotation(&known)) else {
             return;
         };
         self.settle_waiting(out);
@@ -355,9 +360,10 @@ impl Writer for ResponsesWriter {
                 self.speak(text, out);
             }
             Piece::Reasoning(reasoning) => {
-                let (Reasoning::Text(text) | Reasoning::Summary(text) | Reasoning::Encrypted(text)) =
-                    reasoning;
-                self.taken += text.len();
+                self.taken += match reasoning {
+                    Reasoning::Text(text) | Reasoning::Summary(text) => text.len(),
+                    Reasoning::Sealed(sealed) => sealed.data.len(),
+                };
                 self.think(*reasoning, out);
             }
             Piece::Refusal(text) => {
@@ -368,20 +374,22 @@ impl Writer for ResponsesWriter {
                 }
             }
             Piece::Annotation(annotation) => {
-                self.taken += annotation.len();
+                self.taken += annotation.json.len();
                 self.annotate(annotation, out);
             }
             Piece::Call(piece) => {
-                let extra = piece.extra.map_or(0, <[u8]>::len);
+                let extra = piece.extra.map_or(0, <[u8]>::len) + piece.fallback.len();
                 self.taken += piece.name.len() + piece.arguments.len() + extra;
                 self.call(piece, out);
             }
-            Piece::Item(object) => {
+            Piece::Item(item) => {
                 self.settle_waiting(out);
                 self.close(Status::Completed, out);
-                let mut item = Vec::with_capacity(object.len());
-                compact(object, &mut item);
-                self.items.pass(&item, &mut self.journal, out);
+                if item.api == Api::Responses {
+                    let mut json = Vec::with_capacity(item.json.len());
+                    compact(item.json, &mut json);
+                    self.items.pass(&json, &mut self.journal, out);
+                }
             }
             Piece::Part => {
                 if let WriterState::Item(item) = &mut self.state {
@@ -389,8 +397,16 @@ impl Writer for ResponsesWriter {
                 }
             }
             Piece::Break => self.close(Status::Completed, out),
-            Piece::Finish(reason) => {
-                self.finish.get_or_insert_with(|| Finish::of(reason));
+            Piece::Finish(finish) => {
+                if self.finish.is_some() {
+                    return;
+                }
+                self.finish = Some(Finish::of(finish.reason));
+                if finish.reason == Reason::Filter
+                    && let Some(explanation) = finish.explanation()
+                {
+                    self.write(&Piece::Refusal(explanation), out);
+                }
             }
         }
     }

@@ -21,13 +21,13 @@ fn shown(piece: &Piece<'_>) -> String {
         Piece::Head(head) => format!("head {}", words(head.model.unwrap_or_default())),
         Piece::Reasoning(Reasoning::Text(text)) => format!("thinks {}", words(text)),
         Piece::Reasoning(Reasoning::Summary(text)) => format!("sums up {}", words(text)),
-        Piece::Reasoning(Reasoning::Encrypted(text)) => format!("hides {}", words(text)),
+        Piece::Reasoning(Reasoning::Sealed(sealed)) => format!("hides {}", words(sealed.data)),
         Piece::Text(Text { text, logprobs, .. }) => {
             let logprobs = logprobs.map_or(String::new(), |list| format!(" {}", words(list)));
             format!("says {}{logprobs}", words(text))
         }
         Piece::Refusal(text) => format!("refuses {}", words(text)),
-        Piece::Annotation(object) => format!("notes {}", words(object)),
+        Piece::Annotation(noted) => format!("notes {}", words(noted.json)),
         Piece::Call(call) => {
             let index = call.index.map_or("-".into(), |index| index.to_string());
             let extra = call
@@ -40,7 +40,12 @@ fn shown(piece: &Piece<'_>) -> String {
                 words(call.arguments)
             )
         }
-        Piece::Finish(reason) => format!("stops {}", words(reason)),
+        Piece::Finish(finish) => {
+            let sequence = finish
+                .sequence
+                .map_or(String::new(), |at| format!(" at {}", words(at)));
+            format!("stops {:?} {}{sequence}", finish.reason, words(finish.word))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -157,7 +162,7 @@ fn what_stands_beside_the_delta_is_read() {
         [
             r#"says a [{"token":"a"}]"#,
             r#"notes {"type":"url_citation"}"#,
-            "stops stop"
+            "stops Stop stop"
         ]
     );
     assert_eq!(
@@ -181,5 +186,39 @@ fn what_is_no_json_gives_nothing() {
     ] {
         let read = ChatChunks::default().read(payload.as_bytes(), &mut |_| unreachable!());
         assert!(read.is_err(), "{payload}");
+    }
+}
+
+#[test]
+fn words_of_other_servers_are_known() {
+    for (members, expected) in [
+        (
+            r#""finish_reason":"stop","stop_reason":"END""#,
+            "stops Sequence stop at END",
+        ),
+        (
+            r#""finish_reason":"stop","stop_reason":2"#,
+            "stops Stop stop",
+        ),
+        (
+            r#""finish_reason":"stop","stop_reason":null"#,
+            "stops Stop stop",
+        ),
+        (
+            r#""finish_reason":"function_call""#,
+            "stops Calls function_call",
+        ),
+        (r#""finish_reason":"MAX_TOKENS""#, "stops Length MAX_TOKENS"),
+        (r#""finish_reason":"SAFETY""#, "stops Filter SAFETY"),
+        (
+            r#""finish_reason":"insufficient_system_resource""#,
+            "stops Failed insufficient_system_resource",
+        ),
+        (r#""finish_reason":"eos""#, "stops Other eos"),
+    ] {
+        assert_eq!(
+            of_choice(&format!("{{\"index\":0,\"delta\":{{}},{members}}}")),
+            [expected]
+        );
     }
 }

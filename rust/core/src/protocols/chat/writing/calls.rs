@@ -24,6 +24,8 @@ struct Call {
     name: Vec<u8>,
     /// As they came: what decides whether more belongs to them.
     arguments: Vec<u8>,
+    /// What they are if none come.
+    fallback: Vec<u8>,
     extra: Vec<u8>,
     custom: bool,
     /// Its index, once the client knows of it.
@@ -75,7 +77,10 @@ impl Calls {
             return;
         }
         let extra = piece.extra.map_or(0, <[u8]>::len);
-        self.held += piece.name.len() + piece.arguments.len() + extra;
+        self.held += piece.name.len() + piece.arguments.len() + extra + piece.fallback.len();
+        if call.fallback.is_empty() {
+            call.fallback.extend_from_slice(piece.fallback);
+        }
         if call.id.is_empty() {
             call.id.extend_from_slice(piece.id);
         }
@@ -101,11 +106,17 @@ impl Calls {
         }
     }
 
-    /// What waits for a name or an id waits no longer.
+    /// What waits for a name, an id or arguments waits no longer.
     pub(super) fn end(&mut self, chunks: &mut Chunks, out: &mut Vec<u8>) {
         for call in &mut self.list {
-            if call.index.is_none() {
-                call.announce(&mut self.announced, chunks, out);
+            let fallback = call.arguments.is_empty() && !call.fallback.is_empty();
+            if fallback {
+                call.arguments = std::mem::take(&mut call.fallback);
+            }
+            match call.index {
+                Some(index) if fallback => call.more(index, &call.arguments, chunks, out),
+                Some(_) => {}
+                None => call.announce(&mut self.announced, chunks, out),
             }
         }
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::output::{Call, Phase};
+use crate::output::{Call, Item, Phase};
 use crate::protocols::chat::fold::fold_chat;
 use crate::sse::event::Events;
 use crate::usage::Usage;
@@ -26,6 +26,22 @@ fn said(text: &str) -> Piece<'_> {
     Piece::Text(Text {
         text: text.as_bytes(),
         ..Text::default()
+    })
+}
+
+fn sealed(api: Api, data: &[u8], signs_text: bool) -> Piece<'_> {
+    Piece::Reasoning(Reasoning::Sealed(Sealed {
+        api,
+        data,
+        signs_text,
+        item: None,
+    }))
+}
+
+fn noted(json: &[u8]) -> Piece<'_> {
+    Piece::Annotation(Annotation {
+        api: Api::Responses,
+        json,
     })
 }
 
@@ -90,7 +106,7 @@ fn deltas(pieces: &[Piece<'_>]) -> Vec<Value> {
 
 #[test]
 fn a_stream_has_the_form_that_clients_check() {
-    let chunks = chunks(&[HEAD, said("Hi"), Piece::Finish(b"stop")]);
+    let chunks = chunks(&[HEAD, said("Hi"), Piece::Finish(Finish::of(Reason::Stop))]);
     let chunk = |delta: Value, finish: Value| {
         json!({"id": "resp_1", "object": "chat.completion.chunk", "created": 7, "model": "m",
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null})
@@ -149,14 +165,17 @@ fn all_kinds_of_output_in_their_order() {
         Piece::Reasoning(Reasoning::Summary(b"One")),
         Piece::Part,
         Piece::Reasoning(Reasoning::Summary(b"Two")),
-        Piece::Reasoning(Reasoning::Encrypted(b"gAAA")),
+        sealed(Api::Responses, b"gAAA", false),
         Piece::Reasoning(Reasoning::Text(b"hm")),
         Piece::Text(Text {
             text: b"a",
             logprobs: Some(b"[{\"token\":\n \"a\"}]"),
             phase: Some(Phase::Commentary),
         }),
-        Piece::Item(b"{\"type\":\"web_search_call\"}"),
+        Piece::Item(Item {
+            api: Api::Responses,
+            json: b"{\"type\":\"web_search_call\"}",
+        }),
         Piece::Refusal(b"no"),
         part_of_call(0, "c1", "f", ""),
         part_of_call(0, "", "", "{}"),
@@ -240,15 +259,13 @@ fn annotations_come_together_with_their_places_in_the_whole_content() {
     let (first, second) = (note(0), note(1));
     let deltas = deltas(&[
         said("\\u00e9\\ud83d\\ude00é"),
-        Piece::Annotation(first.as_bytes()),
+        noted(first.as_bytes()),
         Piece::Break,
         said("a link"),
-        Piece::Annotation(second.as_bytes()),
-        Piece::Annotation(b"{\"type\":\"file_citation\",\"file_id\":\"f\"}"),
-        Piece::Annotation(
-            b"{\"type\":\"url_citation\",\"url_citation\":{\"url\":\"v\",\"start_index\":9}}",
-        ),
-        Piece::Finish(b"stop"),
+        noted(second.as_bytes()),
+        noted(b"{\"type\":\"file_citation\",\"file_id\":\"f\"}"),
+        noted(b"{\"type\":\"url_citation\",\"url_citation\":{\"url\":\"v\",\"start_index\":9}}"),
+        Piece::Finish(Finish::of(Reason::Stop)),
     ]);
     let annotation = |start: u64| json!({"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": start, "end_index": start + 1}});
     let as_it_came =
@@ -271,13 +288,20 @@ fn why_it_ends() {
     let call = part_of_call(0, "c", "f", "{}");
     assert_eq!(reason(&[]), "stop");
     assert_eq!(reason(&[call]), "tool_calls");
-    assert_eq!(reason(&[call, Piece::Finish(b"stop")]), "tool_calls");
     assert_eq!(
-        reason(&[call, Piece::Finish(b"length"), Piece::Finish(b"stop")]),
+        reason(&[call, Piece::Finish(Finish::of(Reason::Stop))]),
+        "tool_calls"
+    );
+    assert_eq!(
+        reason(&[
+            call,
+            Piece::Finish(Finish::of(Reason::Length)),
+            Piece::Finish(Finish::of(Reason::Stop))
+        ]),
         "length"
     );
     assert_eq!(
-        reason(&[Piece::Finish(b"content_filter")]),
+        reason(&[Piece::Finish(Finish::of(Reason::Filter))]),
         "content_filter"
     );
 }
@@ -334,4 +358,89 @@ proptest! {
         let said: String = spelled.iter().filter(|(kind, _)| *kind > 6).map(|(_, text)| string::decode(text.as_bytes())).collect();
         prop_assert_eq!(content, said);
     }
+}
+
+#[test]
+fn thinking_that_is_signed_comes_back_whole_beside_its_text() {
+    let deltas = deltas(&[
+        Piece::Reasoning(Reasoning::Text(b"Hm")),
+        Piece::Reasoning(Reasoning::Text(b".")),
+        sealed(Api::Messages, b"EqQB", true),
+        Piece::Part,
+        sealed(Api::Messages, b"EmwK", false),
+        sealed(Api::Messages, b"EqQC", true),
+    ]);
+    let detail = |detail: Value| json!({"reasoning_details": [detail]});
+    let format = "anthropic-claude-v1";
+    let expected = [
+        json!({"reasoning_content": "Hm"}),
+        json!({"reasoning_content": "."}),
+        detail(
+            json!({"type": "reasoning.text", "text": "Hm.", "signature": "EqQB", "format": format, "index": 0}),
+        ),
+        detail(
+            json!({"type": "reasoning.encrypted", "data": "EmwK", "format": format, "index": 1}),
+        ),
+        detail(
+            json!({"type": "reasoning.text", "text": "", "signature": "EqQC", "format": format, "index": 2}),
+        ),
+    ];
+    assert_eq!(deltas[1..6], expected);
+}
+
+#[test]
+fn a_call_whose_arguments_never_come_has_what_stands_for_them() {
+    let call = |fallback| {
+        Piece::Call(Call {
+            index: Some(3),
+            id: b"c1",
+            name: b"f",
+            fallback,
+            ..Call::default()
+        })
+    };
+    let arguments = |pieces: &[Piece<'_>]| {
+        let whole = written(asked(false), pieces, Ending::Regular);
+        let whole: Value = serde_json::from_str(&whole).unwrap();
+        whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].clone()
+    };
+    assert_eq!(arguments(&[call(b"{}")]), "{}");
+    assert_eq!(arguments(&[call(br#"{\"q\":1}"#)]), r#"{"q":1}"#);
+    let said = [call(b"{}"), part_of_call(3, "", "", "[]")];
+    assert_eq!(arguments(&said), "[]");
+}
+
+#[test]
+fn each_reason_has_a_word_and_a_sequence_is_named() {
+    let choice = |finish: Finish<'_>| {
+        let whole = written(asked(false), &[Piece::Finish(finish)], Ending::Regular);
+        let whole: Value = serde_json::from_str(&whole).unwrap();
+        whole["choices"][0].clone()
+    };
+    for (reason, word) in [
+        (Reason::Pause, "stop"),
+        (Reason::Context, "length"),
+        (Reason::Failed, "error"),
+        (Reason::Other, "eos"),
+    ] {
+        let finish = Finish {
+            word: b"eos",
+            ..Finish::of(reason)
+        };
+        assert_eq!(choice(finish)["finish_reason"], word);
+    }
+    let sequence = choice(Finish {
+        sequence: Some(b"END"),
+        ..Finish::of(Reason::Sequence)
+    });
+    assert_eq!(
+        (&sequence["finish_reason"], &sequence["stop_reason"]),
+        (&json!("stop"), &json!("END"))
+    );
+    let refused = choice(Finish {
+        details: Some(br#"{"category":"x","explanation":"Not this."}"#),
+        ..Finish::of(Reason::Filter)
+    });
+    assert_eq!(refused["message"]["refusal"], "Not this.");
+    assert_eq!(refused["finish_reason"], "content_filter");
 }

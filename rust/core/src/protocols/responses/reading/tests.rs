@@ -13,7 +13,7 @@ impl Log {
             Piece::Head(_) => return,
             Piece::Reasoning(Reasoning::Text(words)) => format!("thinks: {}", text(words)),
             Piece::Reasoning(Reasoning::Summary(words)) => format!("sums up: {}", text(words)),
-            Piece::Reasoning(Reasoning::Encrypted(words)) => format!("hides: {}", text(words)),
+            Piece::Reasoning(Reasoning::Sealed(sealed)) => format!("hides: {}", text(sealed.data)),
             Piece::Text(said) => {
                 let phase = said
                     .phase
@@ -23,7 +23,7 @@ impl Log {
                 format!("says{phase}{logprobs}: {}", text(said.text))
             }
             Piece::Refusal(words) => format!("refuses: {}", text(words)),
-            Piece::Annotation(object) => format!("notes: {}", text(object)),
+            Piece::Annotation(noted) => format!("notes: {}", text(noted.json)),
             Piece::Call(call) => {
                 let custom = if call.custom { " custom" } else { "" };
                 let index = call.index.unwrap();
@@ -36,10 +36,10 @@ impl Log {
                     }
                 }
             }
-            Piece::Item(object) => format!("item: {}", text(object)),
+            Piece::Item(item) => format!("item: {}", text(item.json)),
             Piece::Part => "part".into(),
             Piece::Break => "break".into(),
-            Piece::Finish(reason) => format!("finish: {}", text(reason)),
+            Piece::Finish(finish) => format!("finish: {}", word(finish.reason)),
         };
         let (kind, words) = line.split_once(": ").unwrap_or((&line, ""));
         match self.0.last_mut() {
@@ -53,6 +53,18 @@ impl Log {
             }
             _ => self.0.push(line),
         }
+    }
+}
+
+/// The word of Chat Completions for a reason.
+fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Stop => "stop",
+        Reason::Length => "length",
+        Reason::Calls => "tool_calls",
+        Reason::Filter => "content_filter",
+        Reason::Failed => "error",
+        _ => "other",
     }
 }
 

@@ -31,6 +31,8 @@ struct Call {
     name: Vec<u8>,
     /// As they came.
     arguments: Vec<u8>,
+    /// What they are if none come.
+    fallback: Vec<u8>,
     extra: Option<Vec<u8>>,
     /// The upstream called a custom tool, whose input is free text.
     is_free: bool,
@@ -165,6 +167,7 @@ impl Calls {
         let open = self.list.get_mut(self.open_from..).unwrap_or_default();
         for call in &mut *open {
             let says_nothing = call.id.is_empty() && call.name.is_empty();
+            call.fall_back(journal, out);
             if !(says_nothing && call.arguments.is_empty()) {
                 call.announce(&self.echo, items, journal, out);
             }
@@ -199,6 +202,9 @@ impl Call {
             compact(extra, &mut text);
             self.extra = Some(text);
         }
+        if self.fallback.is_empty() {
+            self.fallback.extend_from_slice(piece.fallback);
+        }
         self.is_free |= piece.custom;
         self.arguments.extend_from_slice(piece.arguments);
         match &mut self.item {
@@ -207,6 +213,17 @@ impl Call {
             None if self.name.is_empty() => {}
             None if self.id.is_empty() && self.arguments.is_empty() => {}
             None => self.announce(echo, items, journal, out),
+        }
+    }
+
+    /// Nothing more comes: a call without arguments has what was said to stand for them.
+    fn fall_back(&mut self, journal: &mut Journal, out: &mut Vec<u8>) {
+        if !self.arguments.is_empty() {
+            return;
+        }
+        self.arguments = std::mem::take(&mut self.fallback);
+        if let Some(item) = &mut self.item {
+            item.push(&self.arguments, journal, out);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Items of a response: messages and reasoning, and what all items share: ids, places, and the list of those that are closed.
 
+use crate::api::Api;
+use crate::input::seal;
 use crate::json::scan::{Kind, MAX_DEPTH, Members};
 use crate::json::splice::Splice;
-use crate::output::{Phase, Spelled};
+use crate::output::{Phase, Sealed, Spelled};
 use crate::protocols::responses::text::Run;
 use crate::protocols::responses::vocabulary::{
     Delta, Journal, PartKind, Status, count, item_head, key, list, number, raw, string as member,
@@ -99,6 +101,7 @@ impl Items {
             summaries: Vec::new(),
             counts: [0, 0],
             encrypted: None,
+            blocks: Vec::new(),
             part: None,
         };
         self.announce(&item.place, journal, out, |out| {
@@ -162,6 +165,36 @@ impl Items {
     }
 }
 
+/// A block of the Messages interface that its upstream wants back as it was.
+struct Block<'a> {
+    text: &'a [u8],
+    sealed: &'a Sealed<'a>,
+}
+
+impl Block<'_> {
+    /// Appends the block, with a comma before it if it is not the first.
+    fn write(&self, blocks: &mut Vec<u8>) {
+        if !blocks.is_empty() {
+            blocks.push(b',');
+        }
+        let parts: &[&[u8]] = if self.sealed.signs_text {
+            &[
+                b"{\"type\":\"thinking\",\"thinking\":\"",
+                self.text,
+                b"\",\"signature\":\"",
+                self.sealed.data,
+            ]
+        } else {
+            &[
+                b"{\"type\":\"redacted_thinking\",\"data\":\"",
+                self.sealed.data,
+            ]
+        };
+        parts.iter().for_each(|part| blocks.extend_from_slice(part));
+        blocks.extend_from_slice(b"\"}");
+    }
+}
+
 fn is_messages(kind: PartKind) -> bool {
     matches!(kind, PartKind::Text | PartKind::Refusal)
 }
@@ -178,6 +211,8 @@ pub(super) struct OpenItem {
     /// How many of either were opened.
     counts: [u64; 2],
     encrypted: Option<Vec<u8>>,
+    /// Blocks of the Messages interface that have to come back, with commas between them.
+    blocks: Vec<u8>,
     part: Option<OpenPart>,
 }
 
@@ -204,12 +239,23 @@ impl OpenItem {
         self.is_message == is_messages(kind) && goes_on && (phase.is_none() || phase == self.phase)
     }
 
-    pub(super) fn is_sealed(&self) -> bool {
-        self.encrypted.is_some()
+    /// Whether what such an upstream sealed has a place here still: of one that speaks Messages all blocks of a turn belong together.
+    pub(super) fn takes_seal(&self, api: Api) -> bool {
+        self.encrypted.is_none() && (self.blocks.is_empty() || api == Api::Messages)
     }
 
-    pub(super) fn seal(&mut self, data: Spelled<'_>) {
-        self.encrypted = Some(data.to_vec());
+    /// Takes in reasoning that only its maker can read, or its signature of the part that is open.
+    pub(super) fn seal(&mut self, sealed: &Sealed<'_>, journal: &mut Journal, out: &mut Vec<u8>) {
+        if sealed.api != Api::Messages {
+            self.encrypted = Some(sealed.data.to_vec());
+            return;
+        }
+        let block = Block {
+            text: self.part.as_ref().map_or(&[], |part| part.run.text()),
+            sealed,
+        };
+        block.write(&mut self.blocks);
+        self.close_part(journal, out);
     }
 
     /// Says `text` in the part that is open, or in the next one.
@@ -294,6 +340,14 @@ impl OpenItem {
             list("summary", &self.summaries, out);
             if let Some(data) = &self.encrypted {
                 member("encrypted_content", data, out);
+            } else if !self.blocks.is_empty() {
+                let mut sealed = Vec::new();
+                seal::write(
+                    Api::Messages,
+                    &[b"[", &*self.blocks, b"]"].concat(),
+                    &mut sealed,
+                );
+                member("encrypted_content", &sealed, out);
             }
         }
         list("content", &self.parts, out);
