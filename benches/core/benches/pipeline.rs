@@ -49,7 +49,7 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
     const SIZE: usize = 1 << 20;
     let chat = ReplyPlan::new(Api::Chat, true);
     let mut renamed = chat.clone();
-    renamed.reply_model = Some("public-name".into());
+    renamed.client.reply_model = Some("public-name".into());
     let translated = translated(true);
     let price = "\"cost\":0.00123,\"cost_details\":{\"input_cost\":0.001,\"output_cost\":0.00023}";
     let mut pricer = Fixed(Members::parse(price));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::ReplyPlan;
-use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::echo::{Asked, Echo};
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
 pub mod cpu;
 
@@ -13,11 +14,11 @@ pub mod cpu;
 #[must_use]
 pub fn translated(client_streams: bool) -> ReplyPlan {
     let echo = Echo::new("resp_0123456789abcdef0123456789abcdef", 1_761_900_000, "m");
-    ReplyPlan {
-        upstream_api: Api::Chat,
-        responses: Some(Arc::new(echo)),
-        ..ReplyPlan::new(Api::Responses, client_streams)
-    }
+    let client = ClientSide {
+        protocol: ClientProtocol::Responses(Some(Asked::Echo(Arc::new(echo)))),
+        ..ClientSide::new(Api::Responses, client_streams)
+    };
+    ReplyPlan::between(client, UpstreamSide::new(Api::Chat))
 }
 
 /// Bytes of one read from a socket, as hyper makes them under load.

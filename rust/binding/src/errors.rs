@@ -18,7 +18,8 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::SecondReply
         | ErrorKind::ReportedError
         | ErrorKind::NoCompletion
-        | ErrorKind::NotAReply => "ParseError",
+        | ErrorKind::NotAReply
+        | ErrorKind::Untranslatable => "ParseError",
         ErrorKind::UnexpectedEnd
         | ErrorKind::UnexpectedByte
         | ErrorKind::InvalidUtf8

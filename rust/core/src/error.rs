@@ -35,6 +35,8 @@ pub enum ErrorKind {
     NoCompletion,
     /// The body is neither JSON nor an event stream.
     NotAReply,
+    /// The upstream's replies cannot be written in the client's protocol.
+    Untranslatable,
 }
 
 impl ErrorKind {
@@ -55,6 +57,7 @@ impl ErrorKind {
         ErrorKind::ReportedError,
         ErrorKind::NoCompletion,
         ErrorKind::NotAReply,
+        ErrorKind::Untranslatable,
     ];
 
     /// The kind's stable name, in snake case.
@@ -76,6 +79,7 @@ impl ErrorKind {
             ErrorKind::ReportedError => "reported_error",
             ErrorKind::NoCompletion => "no_completion",
             ErrorKind::NotAReply => "not_a_reply",
+            ErrorKind::Untranslatable => "untranslatable",
         }
     }
 
@@ -98,6 +102,9 @@ impl ErrorKind {
             ErrorKind::ReportedError => "the upstream reports an error in its stream",
             ErrorKind::NoCompletion => "the stream holds no completion",
             ErrorKind::NotAReply => "the body is neither JSON nor an event stream",
+            ErrorKind::Untranslatable => {
+                "replies of the upstream's protocol cannot be written in the client's"
+            }
         }
     }
 }
@@ -156,13 +163,14 @@ mod tests {
             ErrorKind::ReportedError => 12,
             ErrorKind::NoCompletion => 13,
             ErrorKind::NotAReply => 14,
+            ErrorKind::Untranslatable => 15,
         }
     }
 
     #[test]
     fn all_lists_every_kind_once_in_order() {
         let numbers: Vec<usize> = ErrorKind::ALL.iter().copied().map(number).collect();
-        assert_eq!(numbers, (0..=14).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..=15).collect::<Vec<_>>());
     }
 
     #[test]

@@ -112,11 +112,9 @@ impl UsageMeter {
     }
 
     fn read(&mut self, found: Found) -> Result<(), Error> {
-        let plan = ReplyPlan {
-            dialect: self.dialect,
-            limits: self.limits,
-            ..ReplyPlan::new(found.api, found.streams)
-        };
+        let mut plan = ReplyPlan::new(found.api, found.streams);
+        plan.upstream.dialect = self.dialect;
+        plan.limits = self.limits;
         let mut pipeline = Pipeline::new(plan);
         self.out.clear();
         let fed = pipeline.feed(found.held.into(), &mut Unpriced, &mut self.out);

@@ -7,14 +7,11 @@ mod failure;
 mod frames;
 mod payload;
 mod piece_templates;
-mod repair;
 mod reply;
 mod shapes;
 mod stream;
 mod template;
 mod translation;
-
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -23,10 +20,10 @@ use crate::cost::Members;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
-use crate::protocols::responses::echo::{Asked, Echo};
 use crate::protocols::responses::fold::Fold;
+use crate::protocols::{ClientSide, Clock, UpstreamSide};
 use crate::record::cut;
-use crate::usage::{Dialect, Usage};
+use crate::usage::Usage;
 
 use conversion::{Folding, Unfolding};
 use document::Replies;
@@ -38,35 +35,12 @@ use translation::Translation;
 /// What is known about a reply before its first byte.
 #[derive(Clone, Debug)]
 pub struct ReplyPlan {
-    /// The protocol that the client speaks.
-    pub api: Api,
-    /// The protocol that the upstream speaks. Where it is another, the reply is translated: Chat Completions and completions for a client
-    /// of the Responses interface, and Responses for a client of Chat Completions.
-    pub upstream_api: Api,
-    /// The client asked for an event stream.
-    pub client_streams: bool,
-    /// The upstream's `Content-Type` is `text/event-stream`: the reply is one unless it is JSON.
-    pub declared_stream: bool,
-    /// Take usage-only chunks out: the client streams and did not ask for usage, the gateway did.
-    pub hide_usage_chunk: bool,
-    /// The client asked for a usage chunk.
-    pub include_usage: bool,
-    /// The upstream's way of reporting usage; `None`: recognised from the usage object itself.
-    pub dialect: Option<Dialect>,
-    /// Shown as `model` instead of the upstream's name.
-    pub reply_model: Option<Box<str>>,
-    /// The members of a response object that repeat the request. Without it no reply can be translated for a client of the Responses interface.
-    pub responses: Option<Arc<Echo>>,
-    /// What that is made of where it is not given: for a response that is forwarded and broken off before the upstream has named it.
-    pub asked: Option<Asked>,
-    /// The content of the upstream's chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format
-    /// included: it is decoded, for clients of chat and of the Responses interface.
-    pub harmony: bool,
-    /// Where client and upstream speak Responses: the events are read and made anew, so that what upstreams get wrong in them comes out
-    /// right. Needs `responses`; the upstream's own id is kept, and its `created_at`.
-    pub repair: bool,
+    /// What the client is to get.
+    pub client: ClientSide,
+    /// What the upstream sends. Where it is another protocol than the client's, the reply is translated.
+    pub upstream: UpstreamSide,
     /// Seconds since 1970, asked when a translated response is completed. Without, it does not say when that was.
-    pub clock: Option<fn() -> u64>,
+    pub clock: Option<Clock>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -75,19 +49,15 @@ impl ReplyPlan {
     /// A plan that changes nothing: default bounds, no dialect, the upstream's own model name, usage shown.
     #[must_use]
     pub fn new(api: Api, client_streams: bool) -> Self {
+        ReplyPlan::between(ClientSide::new(api, client_streams), UpstreamSide::new(api))
+    }
+
+    /// A plan for these two sides, with default bounds and without a clock.
+    #[must_use]
+    pub fn between(client: ClientSide, upstream: UpstreamSide) -> Self {
         ReplyPlan {
-            api,
-            upstream_api: api,
-            client_streams,
-            declared_stream: false,
-            hide_usage_chunk: false,
-            include_usage: client_streams,
-            dialect: None,
-            reply_model: None,
-            responses: None,
-            asked: None,
-            harmony: false,
-            repair: false,
+            client,
+            upstream,
             clock: None,
             limits: Limits::default(),
         }
@@ -226,8 +196,8 @@ impl Pipeline {
     #[must_use]
     pub fn new(plan: ReplyPlan) -> Self {
         Pipeline {
-            reply: Reply::new(plan.clone()),
-            body: Body::Undecided(ModeDetector::new(plan.declared_stream)),
+            reply: Reply::new(&plan),
+            body: Body::Undecided(ModeDetector::new(plan.upstream.declared_stream)),
             plan,
             started: false,
         }
@@ -268,7 +238,7 @@ impl Pipeline {
                 let Some((mode, input)) = told else {
                     return Ok(());
                 };
-                self.decide(mode);
+                self.decide(mode)?;
                 self.pass(input, pricer, out)
             }
             Body::Stream(stream) => stream.feed(input, reply, pricer, out),
@@ -280,36 +250,38 @@ impl Pipeline {
         }
     }
 
-    fn decide(&mut self, mode: Mode) {
-        if let Some(translation) = Translation::new(&self.plan) {
-            self.reply = translation::reading(&self.plan);
+    fn decide(&mut self, mode: Mode) -> Result<(), Error> {
+        if let Some(translation) = Translation::new(&self.plan)? {
+            self.reply = Reply::unshown(&self.plan);
             self.reply.facts.mode = Some(mode);
-            self.reply.facts.reply_is_stream = Some(self.plan.client_streams);
+            self.reply.facts.reply_is_stream = Some(self.plan.client.streams);
             let translation = match mode {
                 Mode::Sse => translation.of_events(),
                 Mode::Json => translation.of_documents(),
             };
             self.body = Body::Translating(Box::new(translation));
-            return;
+            return Ok(());
         }
         let limits = &self.plan.limits;
-        let converts = matches!(self.plan.api, Api::Chat | Api::Completions);
-        let streams = self.plan.client_streams;
+        let api = self.plan.client.api();
+        let converts = matches!(api, Api::Chat | Api::Completions);
+        let streams = self.plan.client.streams;
         self.body = match mode {
             Mode::Sse if converts && !streams => {
-                self.reply = conversion::reader(&self.plan);
+                self.reply = Reply::unshown(&self.plan);
                 Body::Folding(Box::new(Folding::new(limits)))
             }
             Mode::Json if converts && streams => {
-                self.reply = conversion::reader(&self.plan);
+                self.reply = Reply::unshown(&self.plan);
                 Body::Unfolding(Box::new(Unfolding::new(limits)))
             }
-            Mode::Sse => Body::Stream(Box::new(Stream::new(self.plan.api, limits))),
+            Mode::Sse => Body::Stream(Box::new(Stream::new(api, limits))),
             Mode::Json => Body::Documents(Replies::new(limits)),
         };
         self.reply.facts.mode = Some(mode);
         self.reply.facts.reply_is_stream =
             Some(matches!(self.body, Body::Stream(_) | Body::Unfolding(_)));
+        Ok(())
     }
 
     /// The upstream ended cleanly: what was kept back is let go, an unterminated event gets its terminator, and
@@ -325,12 +297,12 @@ impl Pipeline {
         let finished = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Undecided(detector) => {
                 let held = detector.finish();
-                if let Some(translation) = Translation::new(plan) {
-                    self.body = Body::Translating(Box::new(translation));
-                } else if let Ok(held) = &held
-                    && !held.is_empty()
-                {
-                    out.push(held.clone());
+                match (Translation::new(plan), &held) {
+                    (Ok(Some(translation)), _) => {
+                        self.body = Body::Translating(Box::new(translation));
+                    }
+                    (Ok(None), Ok(held)) if !held.is_empty() => out.push(held.clone()),
+                    _ => {}
                 }
                 held.map(drop).map_err(|body| reply.quote(body))
             }
@@ -366,7 +338,7 @@ impl Pipeline {
     fn fail_behind_error(&mut self, out: &mut Vec<Bytes>) {
         let facts = &self.reply.facts;
         if let Body::Ended(Some(stream)) = &self.body
-            && self.plan.api == Api::Responses
+            && self.plan.client.api() == Api::Responses
             && facts.error.is_some()
             && facts.finish_reason.is_none()
             && !facts.done
@@ -392,7 +364,7 @@ impl Pipeline {
         let mut stream = None;
         let translation = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Translating(translation) => Some(translation),
-            Body::Undecided(_) => Translation::new(&self.plan).map(Box::new),
+            Body::Undecided(_) => Translation::new(&self.plan).ok().flatten().map(Box::new),
             Body::Stream(broken) | Body::Ended(Some(broken)) => {
                 stream = Some(broken);
                 None
@@ -400,17 +372,17 @@ impl Pipeline {
             _ => None,
         };
         if let Some(mut translation) = translation {
-            translation.fail(failure, self.plan.api, out);
+            translation.fail(failure, out);
             self.body = Body::Translating(translation);
             self.started = true;
             return;
         }
         let facts = &self.reply.facts;
-        if facts.reply_is_stream.unwrap_or(self.plan.client_streams) {
+        if facts.reply_is_stream.unwrap_or(self.plan.client.streams) {
             let known = self.known(stream.as_deref());
-            out.push(failure::events(failure, self.plan.api, known).into());
+            out.push(failure::events(failure, self.plan.client.api(), known).into());
         } else if !self.started {
-            out.push(failure::document(failure, self.plan.api).into());
+            out.push(failure::document(failure, self.plan.client.api()).into());
         }
         self.started = true;
     }
@@ -420,15 +392,15 @@ impl Pipeline {
             forwarded: stream.and_then(Stream::forwarded),
             sequence: self.reply.sequence,
             error: self.reply.error.as_ref(),
-            model: self.plan.reply_model.as_deref(),
-            asked: self.plan.asked.as_ref(),
+            model: self.plan.client.reply_model.as_deref(),
+            asked: self.plan.client.asked(),
         }
     }
 
     /// The reply has begun: let go of the request, which only a response that the upstream has not named would still be told with. A held
     /// stream must not hold its request's body.
     pub fn forget_request(&mut self) {
-        if self.plan.asked.is_none() {
+        if self.plan.client.asked().is_none() {
             return;
         }
         let unnamed = match &self.body {
@@ -437,8 +409,7 @@ impl Pipeline {
             _ => false,
         };
         if !unnamed {
-            self.plan.asked = None;
-            self.reply.plan.asked = None;
+            self.plan.client.forget_request();
         }
     }
 

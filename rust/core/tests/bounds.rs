@@ -20,26 +20,26 @@ use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS, MAX_RECORDED};
 use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
 use sluicegate_core::protocols::chat::fold::ChatFold;
 use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
-use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
 /// Far more than any bound on a count.
 const MANY: usize = 100_000;
 
 fn plan(upstream: Api, client: Api) -> ReplyPlan {
-    ReplyPlan {
-        upstream_api: upstream,
-        responses: Some(Arc::new(Echo::new("resp_1", 7, "m"))),
-        ..ReplyPlan::new(client, true)
+    let mut client = ClientSide::new(client, true);
+    if let ClientProtocol::Responses(asked) = &mut client.protocol {
+        *asked = Some(Asked::Echo(Arc::new(Echo::new("resp_1", 7, "m"))));
     }
+    ReplyPlan::between(client, UpstreamSide::new(upstream))
 }
 
 fn repair() -> ReplyPlan {
-    ReplyPlan {
-        repair: true,
-        ..plan(Api::Responses, Api::Responses)
-    }
+    let mut plan = plan(Api::Responses, Api::Responses);
+    plan.upstream.repair = true;
+    plan
 }
 
 /// The reply to `body`, and what went wrong; it fails in the end, as a reply does whose upstream breaks off.
@@ -170,11 +170,9 @@ fn a_name_that_never_ends_is_too_large() {
         ..Limits::default()
     };
     for client in [Api::Responses, Api::Chat] {
-        let plan = ReplyPlan {
-            limits,
-            harmony: true,
-            ..plan(Api::Chat, client)
-        };
+        let mut plan = plan(Api::Chat, client);
+        plan.limits = limits;
+        plan.upstream.harmony = true;
         let (_, result) = reply(plan, &[piece("a"), piece("b")].concat().repeat(4));
         assert_eq!(result, Err(Error::new(ErrorKind::DocumentTooLarge, 0)));
     }

@@ -113,10 +113,9 @@ fn on_many_lines(payload: &str) -> String {
 }
 
 fn run(case: &Case, streams: bool, pricer: &mut dyn Pricer, reads: &[&[u8]]) -> (Vec<u8>, Facts) {
-    let mut pipeline = Pipeline::new(ReplyPlan {
-        dialect: case.dialect,
-        ..ReplyPlan::new(case.api, streams)
-    });
+    let mut plan = ReplyPlan::new(case.api, streams);
+    plan.upstream.dialect = case.dialect;
+    let mut pipeline = Pipeline::new(plan);
     let mut out = Vec::new();
     for read in reads {
         pipeline

@@ -18,11 +18,9 @@ pub fn check(input: &[u8]) {
     let Some(input) = super::read::<Input<'_>>(input) else {
         return;
     };
-    let plan = ReplyPlan {
-        repair: true,
-        responses: translated::echo(),
-        reply_model: input.rename.then(|| "public".into()),
-        ..ReplyPlan::new(Api::Responses, input.client_streams)
-    };
+    let mut plan = ReplyPlan::new(Api::Responses, input.client_streams);
+    plan.upstream.repair = true;
+    plan.client.protocol = translated::asked();
+    plan.client.reply_model = input.rename.then(|| "public".into());
     translated::check(&plan, &input.cut);
 }

@@ -6,6 +6,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::protocols::ClientProtocol;
 use sluicegate_core::usage::Usage;
 
 use super::Cut;
@@ -63,9 +64,13 @@ pub fn check(input: &[u8]) {
         input.client_streams,
     );
     // The high bit is free: a field of its own would shift every seed.
-    plan.declared_stream = input.api >= 0x80;
-    plan.hide_usage_chunk = input.hide_usage_chunk;
-    plan.reply_model = input.rename.then(|| "public".into());
+    plan.upstream.declared_stream = input.api >= 0x80;
+    if let ClientProtocol::Chat(usage) | ClientProtocol::Completions(usage) =
+        &mut plan.client.protocol
+    {
+        usage.hide = input.hide_usage_chunk;
+    }
+    plan.client.reply_model = input.rename.then(|| "public".into());
     let whole = pass(&plan, &input.cut.whole());
     assert_eq!(pass(&plan, &input.cut.reads()), whole);
     assert_eq!(pass(&plan, &input.cut.bytewise()), whole);

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use sluicegate_core::error::Error;
 use sluicegate_core::json::scan;
 use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
-use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::ClientProtocol;
+use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::sse::event::Events;
 
 use super::Cut;
@@ -18,9 +19,10 @@ const GROWTH: usize = 1024;
 /// What a reply of nothing may have.
 const BASE: usize = 16 << 10;
 
-/// What a response says of its request.
-pub(super) fn echo() -> Option<Arc<Echo>> {
-    Some(Arc::new(Echo::new("resp_0a", 7, "m")))
+/// A client of the Responses interface.
+pub(super) fn asked() -> ClientProtocol {
+    let echo = Echo::new("resp_0a", 7, "m");
+    ClientProtocol::Responses(Some(Asked::Echo(Arc::new(echo))))
 }
 
 fn pass(plan: &ReplyPlan, reads: &[Bytes]) -> (Vec<u8>, Facts, Option<Error>) {
@@ -53,7 +55,7 @@ pub(super) fn check(plan: &ReplyPlan, cut: &Cut<'_>) {
         "{}",
         out.len()
     );
-    if !plan.client_streams {
+    if !plan.client.streams {
         assert!(is_json(&out), "{}", String::from_utf8_lossy(&out));
         return;
     }

@@ -3,6 +3,7 @@
 use arbitrary::Arbitrary;
 use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
 use super::{Cut, translated};
 
@@ -26,12 +27,15 @@ pub fn check(input: &[u8]) {
         3 => (Api::Chat, Api::Responses, true),
         _ => (Api::Chat, Api::Chat, true),
     };
-    let plan = ReplyPlan {
-        upstream_api,
+    let mut client = ClientSide::new(client, input.client_streams);
+    match &mut client.protocol {
+        ClientProtocol::Chat(usage) => usage.include = input.include_usage,
+        protocol => *protocol = translated::asked(),
+    }
+    let upstream = UpstreamSide {
         harmony,
-        responses: translated::echo(),
-        include_usage: input.include_usage,
-        ..ReplyPlan::new(client, input.client_streams)
+        ..UpstreamSide::new(upstream_api)
     };
+    let plan = ReplyPlan::between(client, upstream);
     translated::check(&plan, &input.cut);
 }

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use sluicegate_core::api::Api;
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::protocols::responses::echo::{Asked, Echo};
+use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
 use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
@@ -26,7 +26,9 @@ pub struct ResponsesAsked {
 
 /// The forms of one request, each made once, where an upstream needs it.
 pub(crate) struct Forms {
-    responses: Option<Asked>,
+    responses: Option<ResponsesAsked>,
+    /// When a request for a response came, in seconds since 1970.
+    created_at: u64,
     /// By what their upstreams want to be sent: upstreams of one kind share one.
     made: Vec<(Target, Arc<Translated>)>,
 }
@@ -104,12 +106,8 @@ impl Form {
 impl Forms {
     pub(crate) fn new(responses: Option<ResponsesAsked>) -> Self {
         Self {
-            responses: responses.map(|asked| Asked {
-                request: asked.request,
-                response_id: asked.response_id,
-                created_at: now(),
-                model: Box::default(),
-            }),
+            created_at: responses.as_ref().map_or(0, |_| now()),
+            responses,
             made: Vec::new(),
         }
     }
@@ -185,15 +183,12 @@ impl Forms {
     pub(crate) fn asked(&self, model: Option<&str>) -> Option<Asked> {
         let asked = self.responses.as_ref()?;
         let model = model.or_else(|| asked.request.model());
-        Some(Asked {
+        Some(Asked::Request {
+            request: Arc::clone(&asked.request),
+            response_id: asked.response_id.clone(),
+            created_at: self.created_at,
             model: model.unwrap_or_default().into(),
-            ..asked.clone()
         })
-    }
-
-    /// The same of a response whose events the gateway makes.
-    pub(crate) fn echo(&self, model: Option<&str>) -> Option<Arc<Echo>> {
-        Some(Arc::new(self.asked(model)?.echo()))
     }
 }
 

@@ -12,6 +12,7 @@ use http_body_util::Full;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use tokio::time::Instant;
 
@@ -518,27 +519,40 @@ impl Session {
         if let Some(translated) = &form.translated {
             self.outcome.left_out.clone_from(&translated.left_out);
         }
-        let repair = form.is_repaired_by(&route.upstream);
-        let made = repair || form.translated.is_some();
-        let forms = self.given.as_ref().map(|given| &given.forms);
-        let asked = forms.and_then(|forms| forms.asked(Some(&route.model)));
-        let responses = asked.as_ref().filter(|_| made);
-        let responses = responses.map(|asked| Arc::new(asked.echo()));
-        ReplyPlan {
-            upstream_api: form.api,
-            // It holds on to the request: only a response that is forwarded may need it, until its upstream has named it.
-            asked: asked.filter(|_| !made),
-            responses,
-            repair,
-            harmony: route.upstream.harmony && form.api == Api::Chat,
-            clock: Some(asked::now),
-            hide_usage_chunk: self.streams && !self.include_usage,
-            include_usage: self.include_usage,
+        let upstream = UpstreamSide {
+            api: form.api,
             declared_stream,
             dialect: route.upstream.dialect,
-            reply_model: route.reply_model.as_deref().map(Into::into),
+            harmony: route.upstream.harmony && form.api == Api::Chat,
+            repair: form.is_repaired_by(&route.upstream),
+        };
+        ReplyPlan {
+            clock: Some(asked::now),
             limits: self.limits,
-            ..ReplyPlan::new(self.api, self.streams)
+            ..ReplyPlan::between(self.client(Some(route)), upstream)
+        }
+    }
+
+    /// What the client is to get: of `route`, or without any.
+    fn client(&self, route: Option<&Route>) -> ClientSide {
+        let usage = UsageChunk {
+            include: self.include_usage,
+            hide: self.streams && !self.include_usage,
+        };
+        let model = route.map(|route| &*route.model);
+        let asked = || self.given.as_ref()?.forms.asked(model);
+        let protocol = match self.api {
+            Api::Chat => ClientProtocol::Chat(usage),
+            Api::Completions => ClientProtocol::Completions(usage),
+            Api::Embeddings => ClientProtocol::Embeddings,
+            Api::Responses => ClientProtocol::Responses(asked()),
+            Api::Messages => ClientProtocol::Messages,
+        };
+        let reply_model = route.and_then(|route| route.reply_model.as_deref());
+        ClientSide {
+            protocol,
+            streams: self.streams,
+            reply_model: reply_model.map(Into::into),
         }
     }
 }

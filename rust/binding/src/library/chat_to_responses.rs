@@ -9,8 +9,9 @@ use pyo3::types::PyBytes;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
-use sluicegate_core::protocols::responses::echo::Echo;
+use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
 use super::translation::Translation;
 use super::{now, random_id};
@@ -38,11 +39,14 @@ impl PyChatToResponses {
             None => random_id(py, "resp_")?,
         };
         let created_at = created_at.unwrap_or_else(now);
+        let echo = Arc::new(Echo::of(&request, &response_id, created_at));
+        let client = ClientSide {
+            protocol: ClientProtocol::Responses(Some(Asked::Echo(echo))),
+            ..ClientSide::new(Api::Responses, request.stream())
+        };
         let plan = ReplyPlan {
-            upstream_api: Api::Chat,
-            responses: Some(Arc::new(Echo::of(&request, &response_id, created_at))),
             clock: Some(now),
-            ..ReplyPlan::new(Api::Responses, request.stream())
+            ..ReplyPlan::between(client, UpstreamSide::new(Api::Chat))
         };
         Ok(PyChatToResponses(Translation::new(plan)))
     }

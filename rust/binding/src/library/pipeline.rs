@@ -11,6 +11,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::protocols::{ClientProtocol, UsageChunk};
 use sluicegate_core::usage::Usage;
 
 use super::{Failure, Shared, joined};
@@ -174,12 +175,16 @@ impl PyPipeline {
             "messages" => Api::Messages,
             _ => return Err(PyValueError::new_err(format!("unknown API '{api}'"))),
         };
-        let plan = ReplyPlan {
-            hide_usage_chunk,
-            include_usage,
-            dialect: dialect_named(dialect)?,
-            ..ReplyPlan::new(api, streams)
-        };
+        let mut plan = ReplyPlan::new(api, streams);
+        plan.upstream.dialect = dialect_named(dialect)?;
+        if let ClientProtocol::Chat(usage) | ClientProtocol::Completions(usage) =
+            &mut plan.client.protocol
+        {
+            *usage = UsageChunk {
+                include: include_usage,
+                hide: hide_usage_chunk,
+            };
+        }
         let price = match price {
             None => Price::Nothing,
             Some(price) => match price.extract::<PyBackedBytes>() {

@@ -5,6 +5,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 
 use super::now;
 use super::translation::Translation;
@@ -18,11 +19,17 @@ impl PyResponsesToChat {
     #[new]
     #[pyo3(signature = (*, stream=true, include_usage=false))]
     fn new(stream: bool, include_usage: bool) -> Self {
+        let usage = UsageChunk {
+            include: include_usage,
+            hide: false,
+        };
+        let client = ClientSide {
+            protocol: ClientProtocol::Chat(usage),
+            ..ClientSide::new(Api::Chat, stream)
+        };
         let plan = ReplyPlan {
-            upstream_api: Api::Responses,
-            include_usage,
             clock: Some(now),
-            ..ReplyPlan::new(Api::Chat, stream)
+            ..ReplyPlan::between(client, UpstreamSide::new(Api::Responses))
         };
         PyResponsesToChat(Translation::new(plan))
     }

@@ -1,9 +1,11 @@
 //! Chunks of a chat completion, or of a text completion, whose content is harmony text → pieces.
 
 use super::Decoder;
+use crate::error::Error;
 use crate::json::scan::Fault;
+use crate::limits::Limits;
 use crate::output::{Finish, Piece, Reader, Reason};
-use crate::protocols::chat::reading::ChatChunks;
+use crate::protocols::chat::reading::{ChatChunks, read_unfolded};
 
 /// Reads chunks as [`ChatChunks`] does and decodes their text. What an upstream has taken out of the text itself, reasoning or calls, is
 /// given as it came. Log probabilities are left out: they tell of tokens, some of which are no text.
@@ -40,6 +42,15 @@ impl Reader for HarmonyChunks {
             }
             piece => give(piece),
         })
+    }
+
+    fn read_whole(
+        &mut self,
+        document: &[u8],
+        limits: &Limits,
+        give: &mut dyn FnMut(&Piece<'_>),
+    ) -> Result<(), Error> {
+        read_unfolded(self, document, limits, give)
     }
 
     fn remembers(&self) -> bool {

@@ -11,9 +11,10 @@ mod spent;
 
 use crate::api::Api;
 use crate::cost::Members;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::json::node::Node;
 use crate::json::scan::Fault;
+use crate::limits::Limits;
 use crate::usage::Usage;
 
 /// Text as it is spelled between the quotes of a JSON string, without them.
@@ -251,6 +252,21 @@ pub trait Reader: Send {
     /// # Errors
     /// `payload` is not one JSON document.
     fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault>;
+
+    /// Reads a reply that comes whole, as one JSON document that was checked. Nothing comes after it.
+    ///
+    /// # Errors
+    /// It cannot be read as a reply, or has more of something than `limits` allow.
+    fn read_whole(
+        &mut self,
+        document: &[u8],
+        _limits: &Limits,
+        give: &mut dyn FnMut(&Piece<'_>),
+    ) -> Result<(), Error> {
+        // What is deeper than this reader goes gives nothing, as in an event.
+        let _ = self.read(document, give);
+        Ok(())
+    }
 
     /// Whether what the payload that was read last gives, or what those behind it give, depends on what came before. Every payload like it
     /// has to be read, then, and those behind it have to be read once more before they count as known.

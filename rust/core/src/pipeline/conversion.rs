@@ -14,15 +14,6 @@ use super::reply::{Reply, Source, Verdict};
 use super::stream::{self, Stream};
 use super::{Pricer, ReplyPlan, Unpriced};
 
-/// What is read is not what is sent: nothing is priced, hidden or renamed on the way in.
-fn reading_plan(plan: &ReplyPlan) -> ReplyPlan {
-    ReplyPlan {
-        hide_usage_chunk: false,
-        reply_model: None,
-        ..plan.clone()
-    }
-}
-
 /// The upstream streams, the client wants a whole completion.
 pub(super) struct Folding {
     splitter: Splitter,
@@ -183,7 +174,7 @@ impl Unfolding {
         } else {
             self.ended = true;
             let options = Unfold {
-                include_usage: plan.include_usage,
+                include_usage: plan.client.usage_chunk().include,
             };
             unfold_chat(document, options, plan.limits)?
         };
@@ -201,14 +192,9 @@ impl Unfolding {
         let (shown, stream) = self.shown.get_or_insert_with(|| {
             (
                 Reply::after(reply, plan),
-                Stream::new(plan.api, &plan.limits),
+                Stream::new(plan.client.api(), &plan.limits),
             )
         });
         stream.feed(events, shown, pricer, out)
     }
-}
-
-/// What a conversion reads with.
-pub(super) fn reader(plan: &ReplyPlan) -> Reply {
-    Reply::new(reading_plan(plan))
 }

@@ -1,18 +1,13 @@
 //! Writing an error in the reply's own protocol, for a reply that cannot be completed.
 
-use std::sync::Arc;
-
 use crate::json::string;
 use crate::output::{self, Ending, Writer as _};
-use crate::protocols::responses::echo::{Asked, Echo};
+use crate::protocols::responses::echo::Asked;
 use crate::protocols::responses::fold::Fold;
 use crate::protocols::responses::writing::ResponsesWriter;
 
 use super::StreamError;
 use crate::api::Api;
-
-/// Of a response that neither the upstream nor the caller names.
-pub(super) const NO_ID: &str = "resp_unknown";
 
 /// The error to write.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +53,11 @@ impl Writer {
         self.raw(",\"code\":").quoted(failure.code);
         self.raw(",\"param\":null}")
     }
+}
+
+/// Whether an error of the one protocol is understood by clients of the other, where it is the whole reply and no stream.
+pub(super) fn is_shared(one: Api, other: Api) -> bool {
+    (one == Api::Messages) == (other == Api::Messages)
 }
 
 /// The error as a reply that is no stream.
@@ -115,10 +115,8 @@ pub(super) fn response(failure: Option<Failure<'_>>, known: Known<'_>) -> Vec<u8
         forwarded.fail(failure, last, told, known.model, &mut out);
         return out;
     }
-    let echo = known
-        .asked
-        .map_or_else(|| Echo::new(NO_ID, 0, ""), Asked::echo);
-    let mut writer = ResponsesWriter::new(Arc::new(echo), known.model, true);
+    let echo = Asked::echo_of(known.asked);
+    let mut writer = ResponsesWriter::new(echo, known.model, true);
     writer.end(Ending::Failed(failure), None, None, &mut out);
     out
 }

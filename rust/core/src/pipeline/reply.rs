@@ -10,8 +10,9 @@ use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::mode::Foreign;
+use crate::protocols::UpstreamSide;
 use crate::record;
-use crate::usage::{Count, Tally};
+use crate::usage::{Count, Dialect, Tally};
 
 use super::payload::{Choices, Payload};
 use super::{Facts, Pricer, ReplyPlan, StreamError};
@@ -50,7 +51,12 @@ pub(super) struct Bearing {
 }
 
 pub(super) struct Reply {
-    pub(super) plan: ReplyPlan,
+    /// The protocol of its payloads.
+    api: Api,
+    /// Open containers that a payload may have.
+    pub(super) max_depth: usize,
+    /// The client must not see payloads that are there for the usage alone.
+    hides_usage: bool,
     pub(super) facts: Facts,
     /// The first error that the upstream sent inside the reply, whole, so that an error written anew can repeat all of it.
     pub(super) error: Option<StreamError>,
@@ -74,19 +80,32 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn new(plan: ReplyPlan) -> Self {
-        let reply_model = plan.reply_model.as_deref().map(|model| {
+    /// A reply that is forwarded to the client.
+    pub(super) fn new(plan: &ReplyPlan) -> Self {
+        let reply_model = plan.client.reply_model.as_deref().map(|model| {
             let mut quoted = Vec::with_capacity(model.len() + 2);
             string::encode(model, &mut quoted);
             quoted.into()
         });
+        Reply {
+            hides_usage: plan.client.usage_chunk().hide,
+            reply_model,
+            ..Reply::unshown(plan)
+        }
+    }
+
+    /// A reply of which nothing is shown as it is: nothing is hidden or renamed.
+    pub(super) fn unshown(plan: &ReplyPlan) -> Self {
+        let UpstreamSide { api, dialect, .. } = plan.upstream;
         // A Messages upstream counts like Anthropic unless it is known to do otherwise.
-        let dialect = match plan.api {
-            Api::Messages => plan.dialect.or(Some(crate::usage::Dialect::Anthropic)),
-            _ => plan.dialect,
+        let dialect = match api {
+            Api::Messages => dialect.or(Some(Dialect::Anthropic)),
+            _ => dialect,
         };
         Reply {
-            plan,
+            api,
+            max_depth: plan.limits.max_depth,
+            hides_usage: false,
             facts: Facts::default(),
             error: None,
             edits: Splice::new(),
@@ -99,7 +118,7 @@ impl Reply {
             sequence: None,
             tally: Tally::new(dialect),
             tally_changed: false,
-            reply_model,
+            reply_model: None,
         }
     }
 
@@ -107,7 +126,7 @@ impl Reply {
     pub(super) fn after(read: &Reply, plan: &ReplyPlan) -> Self {
         Reply {
             tally: read.tally.clone(),
-            ..Reply::new(plan.clone())
+            ..Reply::new(plan)
         }
     }
 
@@ -160,7 +179,7 @@ impl Reply {
         self.edits.clear();
         self.bearing = Bearing::default();
         self.members = None;
-        let (api, max_depth) = (self.plan.api, self.plan.limits.max_depth);
+        let (api, max_depth) = (self.api, self.max_depth);
         let read = self.payload.read(text, api, max_depth);
         if read.is_err() {
             self.facts.malformed += 1;
@@ -212,9 +231,8 @@ impl Reply {
 
     /// Whether the client must not see the payload: it did not ask for usage, and that is what the payload is there for.
     fn is_usage_only(&self, source: Source) -> bool {
-        self.plan.hide_usage_chunk
+        self.hides_usage
             && matches!(source, Source::Event { .. })
-            && matches!(self.plan.api, Api::Chat | Api::Completions)
             && self.payload.choices != Choices::Some
             && self.payload.report.object.is_some()
     }
@@ -233,8 +251,7 @@ impl Reply {
 
     /// Plans the edits that add the cost to the usage object of `text`.
     pub(super) fn add_cost(&mut self, text: &[u8], object: Value, members: &Members) {
-        let max_depth = self.plan.limits.max_depth;
-        cost::splice(text, object, members, max_depth, &mut self.edits);
+        cost::splice(text, object, members, self.max_depth, &mut self.edits);
     }
 
     fn price(&mut self, text: &[u8], pricer: &mut dyn Pricer) {

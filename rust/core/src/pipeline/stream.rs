@@ -198,7 +198,7 @@ pub(super) fn learn(
         edits: reply.model_edits(),
         bearing: reply.bearing,
         priced,
-        max_depth: reply.plan.limits.max_depth,
+        max_depth: reply.max_depth,
         meaning,
     });
 }

@@ -3,27 +3,19 @@
 //! The upstream may stream or not, and so may the client. Whatever the upstream sends becomes chunks, and all chunks go through the same
 //! writer: so a reply is the same however it came and however it is asked for.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind};
-use crate::harmony::HarmonyChunks;
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
-use crate::output::{Ending, Failure, Reader, Spent, Writer};
-use crate::protocols::chat::reading::ChatChunks;
-use crate::protocols::chat::unfold::{Unfold, unfold_chat};
-use crate::protocols::chat::writing::{ChatWriter, Written};
-use crate::protocols::responses::reading::ResponseEvents;
-use crate::protocols::responses::writing::ResponsesWriter;
+use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
+use crate::protocols::Clock;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
 use super::payload::Choices;
 use super::piece_templates::PieceNotes;
-use super::repair::Renamed;
 use super::reply::{Reply, Source};
 use super::shapes::Shapes;
 use super::stream::{self, Read};
@@ -33,11 +25,12 @@ use crate::api::Api;
 
 pub(super) struct Translation {
     upstream_api: Api,
+    client_api: Api,
     reader: Box<dyn Reader>,
     writer: Box<dyn Writer>,
     form: Form,
     client_streams: bool,
-    clock: Option<fn() -> u64>,
+    clock: Option<Clock>,
     limits: Limits,
     /// What a client that does not stream will get. It is shown when the reply has ended well, since until then an error may still come, whose
     /// place is then the status.
@@ -53,6 +46,17 @@ enum Form {
     Documents(Documents, Vec<BodyPart>),
 }
 
+/// What a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// A whole reply.
+    Whole,
+    /// An event of a stream without its framing.
+    InPart,
+    /// Nothing that says what a model said.
+    Unreadable,
+}
+
 struct EventSource {
     splitter: Splitter,
     batch: Batch,
@@ -60,66 +64,33 @@ struct EventSource {
     notes: PieceNotes,
 }
 
-/// What a translation reads with: a reply in the upstream's protocol, of which nothing is shown as it is.
-pub(super) fn reading(plan: &ReplyPlan) -> Reply {
-    Reply::new(ReplyPlan {
-        api: plan.upstream_api,
-        hide_usage_chunk: false,
-        reply_model: None,
-        ..plan.clone()
-    })
-}
-
 impl Translation {
-    /// The translation that `plan` asks for; None where client and upstream speak the same.
-    pub(super) fn new(plan: &ReplyPlan) -> Option<Self> {
-        let limits = plan.limits;
-        let from_chunks = matches!(plan.upstream_api, Api::Chat | Api::Completions);
-        let repairs = plan.upstream_api == Api::Responses && plan.repair;
-        let decodes = from_chunks && plan.harmony;
-        if plan.api == plan.upstream_api && !repairs && !decodes {
-            return None;
+    /// The translation that `plan` asks for; None where the reply is forwarded.
+    ///
+    /// # Errors
+    /// Nobody reads the upstream's protocol, or nobody writes the client's.
+    pub(super) fn new(plan: &ReplyPlan) -> Result<Option<Self>, Error> {
+        let (client, upstream, limits) = (&plan.client, &plan.upstream, plan.limits);
+        if !upstream.is_translated_for(client) {
+            return Ok(None);
         }
-        let reader: Box<dyn Reader> = match plan.upstream_api {
-            Api::Chat | Api::Completions if plan.harmony => {
-                Box::new(HarmonyChunks::new(limits.max_depth))
-            }
-            Api::Chat | Api::Completions => Box::new(ChatChunks::new(limits.max_depth)),
-            Api::Responses => Box::new(ResponseEvents::new(limits.max_depth)),
-            _ => return None,
+        let reader = upstream.reader(limits);
+        let writer = client.writer(upstream, plan.clock, limits);
+        let (Some(reader), Some(writer)) = (reader, writer) else {
+            return Err(Error::new(ErrorKind::Untranslatable, 0));
         };
-        let model = plan.reply_model.as_deref();
-        let writer: Box<dyn Writer> = match (plan.api, &plan.responses) {
-            (Api::Responses, Some(echo)) if repairs => {
-                Box::new(Renamed::new(Arc::clone(echo), model, plan.client_streams))
-            }
-            (Api::Responses, Some(echo)) => Box::new(ResponsesWriter::new(
-                Arc::clone(echo),
-                model,
-                plan.client_streams,
-            )),
-            (Api::Chat, _) => {
-                let asked = Written {
-                    streams: plan.client_streams,
-                    include_usage: plan.include_usage,
-                    model: model.map(Into::into),
-                    created: plan.clock.map(|clock| clock()),
-                };
-                Box::new(ChatWriter::new(asked, limits))
-            }
-            _ => return None,
-        };
-        Some(Translation {
-            upstream_api: plan.upstream_api,
+        Ok(Some(Translation {
+            upstream_api: upstream.api,
+            client_api: client.api(),
             reader,
             writer,
             form: Form::Unknown,
-            client_streams: plan.client_streams,
+            client_streams: client.streams,
             clock: plan.clock,
             limits,
             document: Vec::new(),
             ended: false,
-        })
+        }))
     }
 
     /// The upstream sends an event stream.
@@ -225,13 +196,13 @@ impl Translation {
     }
 
     /// The reply cannot be completed. If it is not a stream, nothing of it has been sent yet, and the error is its only document.
-    pub(super) fn fail(&mut self, failure: failure::Failure<'_>, api: Api, out: &mut Vec<Bytes>) {
+    pub(super) fn fail(&mut self, failure: failure::Failure<'_>, out: &mut Vec<Bytes>) {
         if self.ended {
             return;
         }
         self.ended = true;
         if !self.client_streams {
-            out.push(failure::document(failure, api).into());
+            out.push(failure::document(failure, self.client_api).into());
             return;
         }
         let failure = Failure {
@@ -372,13 +343,11 @@ impl Translation {
         if self.ended {
             return Ok(());
         }
-        let is = |kind: &[u8]| {
-            let object = reply.payload.object;
-            object.is_some_and(|object| object.content(document).ends_with(kind))
-        };
-        let (is_chunk, is_response) = (is(b".chunk"), is(b"response"));
+        let came = self.came(reply, document);
         if reply.facts.error.is_some() {
-            if self.client_streams || is_response {
+            let is_response = came == Came::Whole && self.upstream_api == Api::Responses;
+            let is_shared = failure::is_shared(self.upstream_api, self.client_api);
+            if self.client_streams || is_response || !is_shared {
                 self.end(reply, pricer, out);
             } else {
                 out.extend_from_slice(document);
@@ -386,37 +355,35 @@ impl Translation {
             }
             return Ok(());
         }
-        let is_readable = match self.upstream_api {
-            Api::Responses => is_response,
-            _ => is_chunk || reply.payload.choices == Choices::Some,
-        };
-        if !is_readable {
-            return Err(Error::new(ErrorKind::NoCompletion, 0));
-        }
-        let (reader, writer) = (&mut self.reader, &mut self.writer);
-        let mut pass = |chunk: &[u8]| {
-            let _ = reader.read(chunk, &mut |piece| writer.write(piece, out));
-        };
-        if is_response {
-            pass(document);
-            self.end(reply, pricer, out);
-            return Ok(());
-        }
-        if is_chunk {
-            pass(document);
-            return Ok(());
-        }
-        let options = Unfold {
-            include_usage: false,
-        };
-        let stream = unfold_chat(document, options, self.limits)?;
-        for event in Events::new(&stream) {
-            if let Some(data) = event.data() {
-                pass(&data);
+        let writer = &mut self.writer;
+        let mut give = |piece: &Piece<'_>| writer.write(piece, out);
+        match came {
+            Came::Unreadable => return Err(Error::new(ErrorKind::NoCompletion, 0)),
+            Came::InPart => {
+                let _ = self.reader.read(document, &mut give);
+            }
+            Came::Whole => {
+                self.reader.read_whole(document, &self.limits, &mut give)?;
+                self.end(reply, pricer, out);
             }
         }
-        self.end(reply, pricer, out);
         Ok(())
+    }
+
+    /// What a document that was read is.
+    fn came(&self, reply: &Reply, document: &[u8]) -> Came {
+        let payload = &reply.payload;
+        let is = |kind: &[u8]| {
+            payload
+                .object
+                .is_some_and(|object| object.content(document).ends_with(kind))
+        };
+        match self.upstream_api {
+            Api::Responses if is(b"response") => Came::Whole,
+            Api::Chat | Api::Completions if is(b".chunk") => Came::InPart,
+            Api::Chat | Api::Completions if payload.choices == Choices::Some => Came::Whole,
+            _ => Came::Unreadable,
+        }
     }
 
     /// Says how the reply ended, once.
@@ -442,7 +409,7 @@ impl Translation {
                 code: error.code.as_deref().unwrap_or("upstream_error"),
                 message: &error.message,
             };
-            out.extend_from_slice(&failure::document(failure, Api::Responses));
+            out.extend_from_slice(&failure::document(failure, self.client_api));
             return;
         }
         let members = reply

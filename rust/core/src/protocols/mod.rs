@@ -1,8 +1,204 @@
-//! The protocols, a folder for each. What they share is in [`input`](crate::input) and [`output`](crate::output): they do not know each
-//! other.
+//! The protocols, a folder for each, and the one place that names all of them: who reads a reply, and who writes it.
 //!
 //! * [`chat`]: Chat Completions, and text completions.
 //! * [`responses`]: the Responses interface.
+//!
+//! What protocols share is in [`input`](crate::input) and [`output`](crate::output): they do not know each other. A reply goes to its
+//! client as it came where both sides speak the same; otherwise one protocol's reader makes pieces of it, and another's writer makes a reply
+//! of those.
 
 pub mod chat;
 pub mod responses;
+
+use crate::api::Api;
+use crate::harmony::HarmonyChunks;
+use crate::limits::Limits;
+use crate::output::{Reader, Writer};
+use crate::usage::Dialect;
+
+use chat::reading::ChatChunks;
+use chat::writing::{ChatWriter, Written};
+use responses::echo::Asked;
+use responses::reading::ResponseEvents;
+use responses::writing::ResponsesWriter;
+use responses::writing::renamed::Renamed;
+
+/// Tells the time, in seconds since 1970.
+pub type Clock = fn() -> u64;
+
+/// What the client is to get.
+#[derive(Clone, Debug)]
+pub struct ClientSide {
+    /// The protocol that it speaks, and what that protocol's reply repeats of the request.
+    pub protocol: ClientProtocol,
+    /// It asked for an event stream.
+    pub streams: bool,
+    /// Shown as `model` instead of the upstream's name.
+    pub reply_model: Option<Box<str>>,
+}
+
+/// The protocol that a client speaks.
+#[derive(Clone, Debug)]
+pub enum ClientProtocol {
+    /// Chat Completions.
+    Chat(UsageChunk),
+    /// Text completions.
+    Completions(UsageChunk),
+    /// Embeddings.
+    Embeddings,
+    /// The Responses interface. What the client asked for is repeated in a response that is made or completed here; where it is not known,
+    /// such a response says that it is that of a request without settings.
+    Responses(Option<Asked>),
+    /// The Messages interface.
+    Messages,
+}
+
+/// What becomes of the chunk at the end of a stream that has the usage, and no choices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageChunk {
+    /// The client asked for it: it is in a stream that is made here.
+    pub include: bool,
+    /// The client did not ask for it and the gateway did: it is taken out of a stream that is forwarded.
+    pub hide: bool,
+}
+
+impl ClientSide {
+    /// A client that gets what an upstream of the same protocol sends, usage and the upstream's own model name included.
+    #[must_use]
+    pub fn new(api: Api, streams: bool) -> Self {
+        let usage = UsageChunk {
+            include: streams,
+            hide: false,
+        };
+        let protocol = match api {
+            Api::Chat => ClientProtocol::Chat(usage),
+            Api::Completions => ClientProtocol::Completions(usage),
+            Api::Embeddings => ClientProtocol::Embeddings,
+            Api::Responses => ClientProtocol::Responses(None),
+            Api::Messages => ClientProtocol::Messages,
+        };
+        ClientSide {
+            protocol,
+            streams,
+            reply_model: None,
+        }
+    }
+
+    /// The protocol by its name.
+    #[must_use]
+    pub const fn api(&self) -> Api {
+        match self.protocol {
+            ClientProtocol::Chat(_) => Api::Chat,
+            ClientProtocol::Completions(_) => Api::Completions,
+            ClientProtocol::Embeddings => Api::Embeddings,
+            ClientProtocol::Responses(_) => Api::Responses,
+            ClientProtocol::Messages => Api::Messages,
+        }
+    }
+
+    /// What becomes of the usage chunk; nothing in a protocol that has none.
+    pub(crate) fn usage_chunk(&self) -> UsageChunk {
+        match self.protocol {
+            ClientProtocol::Chat(usage) | ClientProtocol::Completions(usage) => usage,
+            _ => UsageChunk::default(),
+        }
+    }
+
+    /// What a response repeats of its request.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        match &self.protocol {
+            ClientProtocol::Responses(asked) => asked.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Lets go of the request.
+    pub(crate) fn forget_request(&mut self) {
+        if let ClientProtocol::Responses(asked) = &mut self.protocol {
+            *asked = None;
+        }
+    }
+
+    /// What writes a reply for this client of the pieces that `upstream` says. None: replies of this protocol are not made here.
+    pub(crate) fn writer(
+        &self,
+        upstream: &UpstreamSide,
+        clock: Option<Clock>,
+        limits: Limits,
+    ) -> Option<Box<dyn Writer>> {
+        let model = self.reply_model.as_deref();
+        Some(match &self.protocol {
+            ClientProtocol::Chat(usage) => {
+                let asked = Written {
+                    streams: self.streams,
+                    include_usage: usage.include,
+                    model: model.map(Into::into),
+                    created: clock.map(|clock| clock()),
+                };
+                Box::new(ChatWriter::new(asked, limits))
+            }
+            ClientProtocol::Responses(asked) => {
+                let echo = Asked::echo_of(asked.as_ref());
+                if upstream.api == Api::Responses {
+                    Box::new(Renamed::new(echo, model, self.streams))
+                } else {
+                    Box::new(ResponsesWriter::new(echo, model, self.streams))
+                }
+            }
+            ClientProtocol::Completions(_)
+            | ClientProtocol::Embeddings
+            | ClientProtocol::Messages => return None,
+        })
+    }
+}
+
+/// What the upstream sends.
+#[derive(Clone, Debug)]
+pub struct UpstreamSide {
+    /// The protocol that it speaks.
+    pub api: Api,
+    /// Its `Content-Type` is `text/event-stream`: the reply is one unless it is JSON.
+    pub declared_stream: bool,
+    /// Its way of reporting usage; `None`: recognised from the usage object itself.
+    pub dialect: Option<Dialect>,
+    /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format included: it is
+    /// decoded, for clients of chat and of the Responses interface.
+    pub harmony: bool,
+    /// Where client and upstream speak Responses: the events are read and made anew, so that what upstreams get wrong in them comes out
+    /// right. The upstream's own id is kept, and its `created_at`.
+    pub repair: bool,
+}
+
+impl UpstreamSide {
+    /// An upstream without peculiarities.
+    #[must_use]
+    pub const fn new(api: Api) -> Self {
+        UpstreamSide {
+            api,
+            declared_stream: false,
+            dialect: None,
+            harmony: false,
+            repair: false,
+        }
+    }
+
+    /// Whether its replies are read as pieces and written anew for `client`, and not forwarded.
+    #[must_use]
+    pub fn is_translated_for(&self, client: &ClientSide) -> bool {
+        let client = client.api();
+        self.api != client
+            || self.repair && client == Api::Responses
+            || self.harmony && client == Api::Chat
+    }
+
+    /// What reads its replies. None: replies of this protocol are only forwarded.
+    pub(crate) fn reader(&self, limits: Limits) -> Option<Box<dyn Reader>> {
+        let max_depth = limits.max_depth;
+        Some(match self.api {
+            Api::Chat | Api::Completions if self.harmony => Box::new(HarmonyChunks::new(max_depth)),
+            Api::Chat | Api::Completions => Box::new(ChatChunks::new(max_depth)),
+            Api::Responses => Box::new(ResponseEvents::new(max_depth)),
+            Api::Embeddings | Api::Messages => return None,
+        })
+    }
+}

@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn a_usage_chunk_that_the_client_did_not_ask_for_stays_out() {
-    let plan = ReplyPlan {
-        hide_usage_chunk: true,
-        include_usage: false,
-        ..chat(true)
-    };
+    let plan = hides_usage(chat(true));
     let azure = "data: {\"choices\":[],\"prompt_filter_results\":[],\"usage\":null}\n\n";
     let body = [azure, HI, STOP, USAGE, DONE].concat();
     let (out, facts) = pass(&plan, &mut Flat, &body);
@@ -23,10 +19,7 @@ fn a_usage_chunk_that_the_client_did_not_ask_for_stays_out() {
 
 #[test]
 fn usage_beside_a_choice_or_an_error_is_not_hidden() {
-    let plan = ReplyPlan {
-        hide_usage_chunk: true,
-        ..chat(true)
-    };
+    let plan = hides_usage(chat(true));
     for body in [
         STOP.replace("}]}", "}],\"usage\":{\"prompt_tokens\":2}}"),
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2},\"error\":{\"message\":\"no\"}}\n\n"
@@ -84,10 +77,7 @@ fn the_start_of_a_message_is_not_priced() {
 
 #[test]
 fn the_client_sees_the_model_it_asked_for() {
-    let plan = |api| ReplyPlan {
-        reply_model: Some("our \"model\"".into()),
-        ..ReplyPlan::new(api, true)
-    };
+    let plan = |api| renamed(ReplyPlan::new(api, true), "our \"model\"");
     let ours = "\"our \\\"model\\\"\"";
     let event = |model: &str, text: &str| {
         format!(

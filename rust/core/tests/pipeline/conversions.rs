@@ -6,10 +6,7 @@ const COMPLETION: &str = "{\"id\":\"c1\",\"object\":\"chat.completion\",\"create
 
 #[test]
 fn a_completion_becomes_the_stream_that_was_asked_for() {
-    let plan = ReplyPlan {
-        reply_model: Some("ours".into()),
-        ..chat(true)
-    };
+    let plan = renamed(chat(true), "ours");
     let (out, facts) = pass(&plan, &mut Flat, &format!("\n\n{COMPLETION}\n"));
     assert!(out.starts_with("data: {") && out.ends_with("data: [DONE]\n\n"));
     assert!(out.contains("\"delta\":{\"content\":\"Hi\"}") && !out.contains("theirs"));
@@ -20,11 +17,7 @@ fn a_completion_becomes_the_stream_that_was_asked_for() {
     assert!(facts.output_started && !facts.truncated);
     assert_eq!(facts.usage.unwrap().total_tokens(), Some(3));
 
-    let plan = ReplyPlan {
-        hide_usage_chunk: true,
-        include_usage: false,
-        ..chat(true)
-    };
+    let plan = hides_usage(chat(true));
     let (out, facts) = pass(&plan, &mut Flat, COMPLETION);
     assert!(!out.contains("usage") && out.ends_with("data: [DONE]\n\n"));
     assert_eq!(facts.usage.unwrap().total_tokens(), Some(3));
@@ -89,10 +82,7 @@ fn a_completion_cut_short_gives_no_stream() {
 
 #[test]
 fn a_stream_becomes_the_completion_that_was_asked_for() {
-    let plan = ReplyPlan {
-        reply_model: Some("ours".into()),
-        ..chat(false)
-    };
+    let plan = renamed(chat(false), "ours");
     let stream: String = [": ping\n\n", HI, HI, STOP, USAGE, DONE].concat().replace(
         "\"id\":\"c1\"",
         "\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"model\":\"theirs\"",

@@ -85,10 +85,8 @@ fn every_form_of_error_is_known() {
         ),
     ] {
         // llama.cpp's `error:` is no field of the standard.
-        let plan = ReplyPlan {
-            declared_stream: true,
-            ..ReplyPlan::new(api, true)
-        };
+        let mut plan = ReplyPlan::new(api, true);
+        plan.upstream.declared_stream = true;
         let (_, facts) = pass(&plan, &mut Unpriced, &format!("{body}\n\n"));
         let found = facts.error.map(|error| {
             (

@@ -208,7 +208,7 @@ fn an_upstreams_error_is_followed_by_the_failure_and_not_said_twice() {
 #[test]
 fn the_model_is_shown_as_before() {
     let mut plan = plan();
-    plan.reply_model = Some("ours".into());
+    plan.client.reply_model = Some("ours".into());
     let shown = broken(&plan, &[stream(&[created()]).as_bytes()]);
     assert!(!shown.contains("theirs"), "{shown}");
     assert_eq!(shown.matches("\"ours\"").count(), 2);

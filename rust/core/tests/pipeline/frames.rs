@@ -122,10 +122,8 @@ fn what_is_neither_json_nor_events_is_refused_with_its_beginning() {
     ];
     for (api, upstream_api) in apis {
         for streams in [false, true] {
-            let plan = ReplyPlan {
-                upstream_api,
-                ..ReplyPlan::new(api, streams)
-            };
+            let client = ClientSide::new(api, streams);
+            let plan = ReplyPlan::between(client, UpstreamSide::new(upstream_api));
             for body in ["it works", "null", "42", "\"text\"", "data", "echo: 1\n\n"] {
                 let (error, facts) = refused(&plan, &format!("\n {body}"));
                 assert_eq!(error, Error::new(ErrorKind::NotAReply, 2));
@@ -137,11 +135,35 @@ fn what_is_neither_json_nor_events_is_refused_with_its_beginning() {
 }
 
 #[test]
+fn what_nobody_writes_for_the_client_is_refused_and_not_forwarded() {
+    for (client, upstream) in [
+        (Api::Completions, Api::Responses),
+        (Api::Embeddings, Api::Chat),
+        (Api::Chat, Api::Embeddings),
+    ] {
+        for streams in [false, true] {
+            let client = ClientSide::new(client, streams);
+            let plan = ReplyPlan::between(client, UpstreamSide::new(upstream));
+            for body in [HI, "{\"choices\":[]}"] {
+                let (error, facts) = refused(&plan, body);
+                assert_eq!(error, Error::new(ErrorKind::Untranslatable, 0));
+                assert_eq!(facts.events, 0);
+                let mut pipeline = Pipeline::new(plan.clone());
+                let mut out = Vec::new();
+                let fed = pipeline.feed(Bytes::from(body), &mut Unpriced, &mut out);
+                assert!(fed.is_err());
+                pipeline.fail("upstream_error", "untranslatable", "no", &mut out);
+                let out = String::from_utf8(out.concat()).unwrap();
+                assert!(out.contains("untranslatable"), "{out}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_declared_a_stream_may_begin_with_any_field() {
-    let plan = ReplyPlan {
-        declared_stream: true,
-        ..chat(true)
-    };
+    let mut plan = chat(true);
+    plan.upstream.declared_stream = true;
     let body = format!("model: m\n{HI}{DONE}");
     let (out, facts) = pass(&plan, &mut Unpriced, &body);
     assert_eq!((out, facts.mode), (body, Some(Mode::Sse)));

@@ -13,6 +13,7 @@ use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 use sluicegate_core::usage::Usage;
 
 mod changes;
@@ -35,6 +36,25 @@ impl Pricer for Flat {
 
 fn chat(streams: bool) -> ReplyPlan {
     ReplyPlan::new(Api::Chat, streams)
+}
+
+/// The plan for a client that did not ask for the usage that the gateway asked for.
+fn hides_usage(mut plan: ReplyPlan) -> ReplyPlan {
+    if let ClientProtocol::Chat(usage) | ClientProtocol::Completions(usage) =
+        &mut plan.client.protocol
+    {
+        *usage = UsageChunk {
+            include: false,
+            hide: true,
+        };
+    }
+    plan
+}
+
+/// The plan for a client that is shown another name of the model.
+fn renamed(mut plan: ReplyPlan, model: &str) -> ReplyPlan {
+    plan.client.reply_model = Some(model.into());
+    plan
 }
 
 /// The reply in one read, and byte by byte: both must give the same.

@@ -140,10 +140,15 @@ fn plans() -> impl Strategy<Value = ReplyPlan> {
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(api, hide_usage_chunk, renames)| ReplyPlan {
-            hide_usage_chunk,
-            reply_model: renames.then(|| "ours".into()),
-            ..ReplyPlan::new(api, true)
+        .prop_map(|(api, hides, renames)| {
+            let mut plan = ReplyPlan::new(api, true);
+            if hides {
+                plan = hides_usage(plan);
+            }
+            if renames {
+                plan = renamed(plan, "ours");
+            }
+            plan
         })
 }
 
@@ -194,7 +199,7 @@ proptest! {
     fn an_event_that_is_recognised_says_what_it_says_when_it_is_read(stream in stream(), plan in plans()) {
         let (_, facts) = run(&plan, &mut Unpriced, &[stream.as_bytes()]);
         let mut ended = stream.into_bytes();
-        let (out, _) = run(&ReplyPlan::new(plan.api, true), &mut Unpriced, &[&ended]);
+        let (out, _) = run(&ReplyPlan::new(plan.client.api(), true), &mut Unpriced, &[&ended]);
         ended.extend_from_slice(&out[ended.len()..]);
         prop_assert_eq!((facts.events, facts.token_events, facts.malformed), event_by_event(&plan, &ended));
     }
@@ -202,7 +207,7 @@ proptest! {
     #[test]
     fn payloads_stay_what_they_were_but_for_cost_and_model(stream in stream()) {
         let stream = format!("{stream}\n\n");
-        let plan = ReplyPlan { reply_model: Some("ours".into()), ..ReplyPlan::new(Api::Chat, true) };
+        let plan = renamed(ReplyPlan::new(Api::Chat, true), "ours");
         let (out, _) = run(&plan, &mut Flat, &[stream.as_bytes()]);
         let mut after = payloads(&out);
         for payload in &mut after {

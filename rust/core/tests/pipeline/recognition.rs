@@ -162,11 +162,13 @@ proptest! {
 
     #[test]
     fn recognised_events_fare_as_read_ones((api, events) in events(), renames in any::<bool>(), hides in any::<bool>()) {
-        let plan = ReplyPlan {
-            reply_model: renames.then(|| "ours".into()),
-            hide_usage_chunk: hides,
-            ..ReplyPlan::new(api, true)
-        };
+        let mut plan = ReplyPlan::new(api, true);
+        if renames {
+            plan = renamed(plan, "ours");
+        }
+        if hides {
+            plan = hides_usage(plan);
+        }
         let with_id = |i: usize| format!("\"#{i:03}#\"");
         let one_id = || events.iter().map(|event| event.replace("ID", &with_id(0)));
         let other_ids = events.iter().enumerate().map(|(i, event)| event.replace("ID", &with_id(i)));

@@ -286,7 +286,7 @@ fn a_completed_response_says_when() {
 #[test]
 fn the_model_is_shown_under_its_public_name() {
     let mut plan = plan(true);
-    plan.reply_model = Some("public".into());
+    plan.client.reply_model = Some("public".into());
     let reply = stream(&[json!({"content": "a"})], "stop");
     let seen = Seen::read(&translated_by(plan, &[reply.as_bytes()], &mut Unpriced));
     assert_eq!(seen.response["model"], "public");

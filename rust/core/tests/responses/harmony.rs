@@ -5,6 +5,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
 use sluicegate_core::protocols::chat::fold::fold_chat;
+use sluicegate_core::protocols::{ClientSide, UpstreamSide};
 
 use super::stream::{self, Seen, chunk, events, finish, translated_by};
 
@@ -15,13 +16,15 @@ const TEXT: &str = concat!(
 );
 
 fn plan(client: Api, upstream: Api, client_streams: bool) -> ReplyPlan {
-    ReplyPlan {
-        api: client,
-        upstream_api: upstream,
+    let client = match client {
+        Api::Responses => stream::plan(client_streams).client,
+        other => ClientSide::new(other, client_streams),
+    };
+    let upstream = UpstreamSide {
         harmony: true,
-        include_usage: true,
-        ..stream::plan(client_streams)
-    }
+        ..UpstreamSide::new(upstream)
+    };
+    ReplyPlan::between(client, upstream)
 }
 
 /// The text in chunks of so many letters.

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
+use sluicegate_core::pipeline::Unpriced;
+use sluicegate_core::protocols::UpstreamSide;
 use sluicegate_core::protocols::chat::fold::fold_chat;
 
 use super::stream::{Seen, chunk, events, finish, plan, translated, translated_by};
@@ -182,7 +183,8 @@ proptest! {
     #[test]
     fn repair_changes_nothing_that_is_right(reply in reply()) {
         let right = translated(&reply, true);
-        let repairs = ReplyPlan { upstream_api: Api::Responses, repair: true, ..plan(true) };
+        let mut repairs = plan(true);
+        repairs.upstream = UpstreamSide { repair: true, ..UpstreamSide::new(Api::Responses) };
         let repaired = Seen::read(&translated_by(repairs, &[&right], &mut Unpriced));
         let right = Seen::read(&right);
         let calls = right.response["output"].as_array().unwrap().iter();

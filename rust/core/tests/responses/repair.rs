@@ -1,22 +1,19 @@
 //! Broken streams of the Responses interface, made anew.
 
-use std::sync::Arc;
-
 use serde_json::{Value as Json, json};
 use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pricer, ReplyPlan, Unpriced};
 use sluicegate_core::protocols::responses::echo::Echo;
 use sluicegate_core::usage::Usage;
 
-use super::stream::{Seen, shown, translated_by};
+use super::stream::{Seen, responses_client, shown, translated_by};
 use super::to_chat::{cases, last_response};
 
 pub(crate) fn plan(client_streams: bool, response_id: &str) -> ReplyPlan {
-    ReplyPlan {
-        repair: true,
-        responses: Some(Arc::new(Echo::new(response_id, 7, "asked-for"))),
-        ..ReplyPlan::new(Api::Responses, client_streams)
-    }
+    let mut plan = ReplyPlan::new(Api::Responses, client_streams);
+    plan.client = responses_client(Echo::new(response_id, 7, "asked-for"), client_streams);
+    plan.upstream.repair = true;
+    plan
 }
 
 /// Items in short, of a response in any state.

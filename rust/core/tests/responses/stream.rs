@@ -6,7 +6,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan, Unpriced};
-use sluicegate_core::protocols::responses::echo::{Echo, Namespaced};
+use sluicegate_core::protocols::responses::echo::{Asked, Echo, Namespaced};
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 use sluicegate_core::sse::event::Events;
 
 /// The plan of a reply that is translated.
@@ -22,10 +23,15 @@ pub(crate) fn plan(client_streams: bool) -> ReplyPlan {
         echo.namespaced.insert(function.into(), tool);
     }
     echo.custom_tools.insert("exec".into());
-    ReplyPlan {
-        upstream_api: Api::Chat,
-        responses: Some(Arc::new(echo)),
-        ..ReplyPlan::new(Api::Responses, client_streams)
+    let client = responses_client(echo, client_streams);
+    ReplyPlan::between(client, UpstreamSide::new(Api::Chat))
+}
+
+/// A client of the Responses interface whose request has this echo.
+pub(crate) fn responses_client(echo: Echo, streams: bool) -> ClientSide {
+    ClientSide {
+        protocol: ClientProtocol::Responses(Some(Asked::Echo(Arc::new(echo)))),
+        ..ClientSide::new(Api::Responses, streams)
     }
 }
 

@@ -7,16 +7,14 @@ use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{ReplyPlan, Unpriced};
 use sluicegate_core::protocols::chat::fold::fold_chat;
+use sluicegate_core::protocols::{ClientSide, UpstreamSide};
 use sluicegate_core::sse::event::Events;
 
 use super::stream::translated_by;
 
 pub(crate) fn plan(client_streams: bool) -> ReplyPlan {
-    ReplyPlan {
-        upstream_api: Api::Responses,
-        include_usage: true,
-        ..ReplyPlan::new(Api::Chat, client_streams)
-    }
+    let client = ClientSide::new(Api::Chat, client_streams);
+    ReplyPlan::between(client, UpstreamSide::new(Api::Responses))
 }
 
 /// The cases of `tests/corpus/responses`: the name, the stream, the completion.

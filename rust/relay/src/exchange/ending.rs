@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, ReplyPlan};
+use sluicegate_core::protocols::{ClientProtocol, UpstreamSide};
 use sluicegate_core::sse::encode;
 
 use super::{CLIENT_CLOSED_REQUEST, Session};
@@ -112,15 +112,11 @@ impl Session {
 
     /// A stream that holds nothing but an error, for a client that has been sent comments only. `body` is the error's object.
     fn failed_stream(&mut self, body: &[u8]) -> Vec<Bytes> {
-        let echo = self.given.as_ref().and_then(|given| given.forms.echo(None));
+        let client = self.client(None);
         if let Some(fault) = &self.outcome.fault
-            && let Some(echo) = echo
+            && let ClientProtocol::Responses(Some(_)) = client.protocol
         {
-            let plan = ReplyPlan {
-                upstream_api: Api::Chat,
-                responses: Some(echo),
-                ..ReplyPlan::new(self.api, true)
-            };
+            let plan = ReplyPlan::between(client, UpstreamSide::new(self.api));
             let mut events = Vec::new();
             let (code, message) = (fault.kind.as_str(), fault.message());
             Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);

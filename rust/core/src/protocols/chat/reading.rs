@@ -26,9 +26,13 @@ use crate::json::scan::{Elements, Fault, Kind, MAX_DEPTH, Members, Value};
 use crate::json::string;
 
 use super::delta::{DeltaMember, REASONING};
+use super::unfold::{Unfold, unfold_chat};
+use crate::error::Error;
+use crate::limits::Limits;
 use crate::output::{
     Annotation, Call, Finish, Head, Piece, Reader, Reason, Reasoning, Sealed, Text,
 };
+use crate::sse::event::Events;
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
 ///
@@ -63,11 +67,43 @@ impl Reader for ChatChunks {
         Ok(())
     }
 
+    fn read_whole(
+        &mut self,
+        document: &[u8],
+        limits: &Limits,
+        give: &mut dyn FnMut(&Piece<'_>),
+    ) -> Result<(), Error> {
+        read_unfolded(self, document, limits, give)
+    }
+
     fn remembers(&self) -> bool {
         false
     }
 
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
+}
+
+/// Reads a completion as the chunks of its stream, so that the same is given of it however it comes.
+///
+/// # Errors
+/// As [`unfold_chat`].
+pub(crate) fn read_unfolded(
+    reader: &mut dyn Reader,
+    completion: &[u8],
+    limits: &Limits,
+    give: &mut dyn FnMut(&Piece<'_>),
+) -> Result<(), Error> {
+    let options = Unfold {
+        include_usage: false,
+    };
+    let stream = unfold_chat(completion, options, *limits)?;
+    for event in Events::new(&stream) {
+        if let Some(data) = event.data() {
+            // The end mark is no chunk.
+            let _ = reader.read(&data, give);
+        }
+    }
+    Ok(())
 }
 
 /// Where the members of a chunk are.

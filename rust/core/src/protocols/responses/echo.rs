@@ -36,27 +36,48 @@ pub struct Echo {
     pub namespaced: BTreeMap<Box<str>, Namespaced>,
 }
 
-/// What an [`Echo`] is made of, where none may ever be needed.
+/// What is known of the request to which a response belongs.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// The request.
-    pub request: Arc<ResponsesRequest>,
-    /// See [`Echo::response_id`].
-    pub response_id: Box<str>,
-    /// See [`Echo::created_at`].
-    pub created_at: u64,
-    /// The upstream's name for the model.
-    pub model: Box<str>,
+pub enum Asked {
+    /// The request itself: its echo is made where one is needed.
+    Request {
+        /// The request.
+        request: Arc<ResponsesRequest>,
+        /// See [`Echo::response_id`].
+        response_id: Box<str>,
+        /// See [`Echo::created_at`].
+        created_at: u64,
+        /// The upstream's name for the model.
+        model: Box<str>,
+    },
+    /// Its echo.
+    Echo(Arc<Echo>),
 }
+
+/// The id of a response that neither the upstream nor the caller names.
+const NO_ID: &str = "resp_unknown";
 
 impl Asked {
     /// The echo.
     #[must_use]
-    pub fn echo(&self) -> Echo {
-        Echo {
-            model: self.model.clone(),
-            ..Echo::of(&self.request, &self.response_id, self.created_at)
+    pub fn echo(&self) -> Arc<Echo> {
+        match self {
+            Asked::Echo(echo) => Arc::clone(echo),
+            Asked::Request {
+                request,
+                response_id,
+                created_at,
+                model,
+            } => Arc::new(Echo {
+                model: model.clone(),
+                ..Echo::of(request, response_id, *created_at)
+            }),
         }
+    }
+
+    /// The echo of what is known; of nothing that of a request without settings.
+    pub(crate) fn echo_of(asked: Option<&Self>) -> Arc<Echo> {
+        asked.map_or_else(|| Arc::new(Echo::new(NO_ID, 0, "")), Asked::echo)
     }
 }
 

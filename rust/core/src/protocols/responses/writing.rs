@@ -25,6 +25,7 @@
 mod calls;
 pub(super) mod heading;
 mod item;
+pub(crate) mod renamed;
 
 use std::sync::Arc;
 

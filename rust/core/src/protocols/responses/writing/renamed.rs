@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
+use super::{Echo, ResponsesWriter};
 use crate::json::string;
 use crate::limits::MAX_REPEATED;
 use crate::output::{Ending, Head, Piece, Spent, Writer};
-use crate::protocols::responses::echo::Echo;
-use crate::protocols::responses::writing::ResponsesWriter;
 
 /// Writes a response under the upstream's id, which comes with its first event, or under the echo's where none does.
 #[derive(Debug)]
-pub(super) struct Renamed {
+pub(crate) struct Renamed {
     echo: Arc<Echo>,
     model: Option<Box<str>>,
     shown: bool,
@@ -19,7 +18,7 @@ pub(super) struct Renamed {
 }
 
 impl Renamed {
-    pub(super) fn new(echo: Arc<Echo>, model: Option<&str>, shown: bool) -> Self {
+    pub(crate) fn new(echo: Arc<Echo>, model: Option<&str>, shown: bool) -> Self {
         Renamed {
             echo,
             model: model.map(Into::into),
