@@ -100,6 +100,15 @@ async def test_the_place_is_found_below_v1_or_without_it(server: Server) -> None
     assert answer.base_url == server.url
 
 
+async def test_a_bare_array_at_the_root_lists_what_is_served_below_v1(server: Server) -> None:
+    # As llms.py has it.
+    server.replies["/v1/models"] = reply(b"<html>", kind="text/html")
+    server.replies["/models"] = reply(b'[{"id": "a", "provider": "p"}]')
+    for url in (server.url, f"{server.url}/v1"):
+        answer = await ask(upstream(url))
+        assert answer == Listing(f"{server.url}/v1", ("a",))
+
+
 @pytest.mark.parametrize(
     ("whole", "kind", "reason"),
     [
@@ -126,7 +135,8 @@ async def test_what_is_no_list_is_said(server: Server, whole: bytes, kind: str, 
     assert answer.kind == kind
     assert reason is None or answer.reason == reason
     # Redirects are not followed: whoever is named there would be given the key.
-    assert len(server.seen) == 1
+    paths = [head.split()[1] for head in server.seen]
+    assert paths == ([b"/v1/models", b"/models"] if kind == "no_list" else [b"/v1/models"])
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(server: Server) -> None:

@@ -37,8 +37,9 @@ async def ask(upstream: UpstreamConfig, seconds: float = ASK_SECONDS) -> Listing
     """The models of `upstream`, or why there is no list; `seconds` for each of at most two requests.
 
     Sent are the upstream's own key and headers, never a client's. Where there is no list at `base_url`, it is
-    looked for below `/v1`, and the other way round for a URL without a path: a server's root may have
-    endpoints of the same names that are not OpenAI's (llama.cpp's `/embeddings`).
+    looked for below `/v1`, and the other way round for a URL without a path or with that one: a server's root
+    may have endpoints of the same names that are not OpenAI's (llama.cpp's `/embeddings`). A bare array at
+    the root is llms.py's list: it serves OpenAI's API below `/v1`, and answers `/v1/models` with a page.
     """
     answer: Listing | NoListing | None = None
     for base_url in _places(upstream.base_url):
@@ -54,11 +55,17 @@ async def ask(upstream: UpstreamConfig, seconds: float = ASK_SECONDS) -> Listing
 
 
 def _places(base_url: str) -> tuple[str, ...]:
-    path = urlsplit(base_url).path.rstrip("/")
+    path = _path(base_url)
+    if path == "/v1":
+        return (base_url, base_url.removesuffix("/v1"))
     if path.endswith("/v1"):
         return (base_url,)
     below = f"{base_url}/v1"
     return (base_url, below) if path else (below, base_url)
+
+
+def _path(base_url: str) -> str:
+    return urlsplit(base_url).path.rstrip("/")
 
 
 def _endpoint(upstream: UpstreamConfig, base_url: str) -> Endpoint:
@@ -86,7 +93,8 @@ def _read(reply: Reply, base_url: str) -> Listing | NoListing:
     models = tuple(dict.fromkeys(_names(entries)))[:MAX_MODELS]
     owners = (entry.get("owned_by") for entry in entries if isinstance(entry, dict))
     owner = next((owner for owner in owners if isinstance(owner, str)), "")
-    return Listing(base_url, models, owner[:MAX_NAME])
+    bare_at_root = isinstance(document, list) and not _path(base_url)
+    return Listing(f"{base_url}/v1" if bare_at_root else base_url, models, owner[:MAX_NAME])
 
 
 def _names(entries: list[Any]) -> Iterator[str]:
