@@ -59,15 +59,20 @@ $(VENV)/.installed-$(PROFILE): $(DIST)/.built $(VENV)/.tools
 
 setup: $(VENV)/.installed-$(PROFILE)
 
-# Where a file of tests has a gateway for all its tests, one process runs all of them.
+# Tests wait more than they compute: each stage has more processes than there are cores, and stages run side by side,
+# the longest first. What one of them prints comes when it has ended.
+WORKERS ?= 4
+AT_ONCE ?= 2
 RERUN = tests/rerun.py
-TOGETHER = -n 2 --dist loadscope -m 'not alone'
-STAGES = test-rust test-unit test-contract test-e2e test-alone test-real test-clients test-wheel test-docs
+# Where a file of tests has a gateway for all its tests, one process runs all of them.
+TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone'
+STAGES = test-contract test-rust test-e2e test-unit test-docs test-clients test-wheel test-real test-alone
 .PHONY: test $(STAGES)
 
 test: setup
 	@$(BIN)/python $(RERUN) --begin
-	@SLUICEGATE_TEST_RUN=1 $(MAKE) --no-print-directory --keep-going $(STAGES); failed=$$?; \
+	@SLUICEGATE_TEST_RUN=1 $(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) \
+	    $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) $(STAGES); failed=$$?; \
 	    $(BIN)/python $(RERUN) --end && exit $$failed
 
 test-rust:
@@ -83,7 +88,7 @@ test-e2e: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
 
 test-alone: setup
-	@$(BIN)/python $(RERUN) $@ pytest -m alone tests/contract tests/e2e tests/soak tests/hostile
+	@$(BIN)/python $(RERUN) --alone $@ pytest -m alone tests/contract tests/e2e tests/soak tests/hostile
 
 test-real: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e
@@ -124,7 +129,7 @@ bench bench-core: setup
 	@$(BIN)/python -c 'import httpx_sse, openai, orjson, pytest_benchmark, simdjson, sseclient' 2>/dev/null \
 	    || $(BIN)/python -m pip install --quiet --group bench
 	cargo bench -p sluicegate-bench-core --locked --quiet
-	$(BIN)/python -m pytest benches/boundary --benchmark-only --quiet --benchmark-json=$(TARGET)/bench-boundary.json
+	$(BIN)/python -m pytest -p benchmark benches/boundary --benchmark-only --quiet --benchmark-json=$(TARGET)/bench-boundary.json
 	@$(BIN)/python -m benches.table $(TARGET)/criterion $(TARGET)/bench-boundary.json
 
 fuzz:

@@ -4,6 +4,8 @@
     python tests/rerun.py STAGE cargo                  all Rust tests
     python tests/rerun.py --end                        what the stages of one `make test` come to
 
+Stages may run side by side. With `--alone`, and wherever a test is run again, nothing runs beside it.
+
 A run is red if a test failed each time, if more than three tests needed another attempt, or if a stage could
 not be carried out; else it is green. With `STRICT=1` each test that needed another attempt must also stand in
 `tests/quarantine.toml`. Each run ends with `retried: N` and the names. What was run again is kept in
@@ -14,13 +16,15 @@ A stage is a run of its own unless `SLUICEGATE_TEST_RUN=1` says that others come
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import random
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
@@ -71,12 +75,30 @@ class Retried:
 
 @dataclass
 class Stage:
-    """What came of a stage. `cpu_seconds` are those of all processes that it started."""
+    """What came of a stage.
+
+    `seconds` are those in which its tests ran, and `cpu_seconds` those of all processes that it started.
+    """
 
     stage: str
     seconds: float
     cpu_seconds: float
     broken: list[str]
+
+
+class Turns:
+    """Who may use the machine: many stages together, or one alone. A lock on `file`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @contextlib.contextmanager
+    def take(self, *, alone: bool) -> Iterator[None]:
+        """Held while this is entered; waits for whoever must end before that."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a") as held:
+            fcntl.flock(held, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield
 
 
 class Report:
@@ -111,18 +133,32 @@ def _read(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def run_stage(name: str, runner: Runner, seed: int) -> tuple[Stage, list[Retried]]:
-    """All tests of a stage, and those that failed again."""
-    began, before = time.monotonic(), _cpu_seconds()
-    failed, broken = runner.run_all()
+def run_stage(
+    name: str, runner: Runner, seed: int, turns: Turns, *, alone: bool = False
+) -> tuple[Stage, list[Retried]]:
+    """All tests of a stage, and those that failed again. `alone`: while no other stage runs."""
+    before = _cpu_seconds()
+    with turns.take(alone=alone):
+        began = time.monotonic()
+        failed, broken = runner.run_all()
+        seconds = time.monotonic() - began
     retried = [Retried(name, test, seed) for test in failed]
     for each in retried:
         each.add(failed[each.test])
-        while len(retried) <= MAX_RUN_AGAIN and not each.passed and len(each.outcomes) < ATTEMPTS:
-            print(f"\n{name}: once more, alone: {each.test}", flush=True)
-            each.add(runner.run_one(each.test))
-    stage = Stage(name, round(time.monotonic() - began, 1), round(_cpu_seconds() - before, 1), broken)
-    return stage, retried
+    if len(retried) <= MAX_RUN_AGAIN and retried:
+        with turns.take(alone=True):
+            began = time.monotonic()
+            for each in retried:
+                _run_again(each, runner)
+            seconds += time.monotonic() - began
+    return Stage(name, round(seconds, 1), round(_cpu_seconds() - before, 1), broken), retried
+
+
+def _run_again(test: Retried, runner: Runner) -> None:
+    """Until it passes, or has failed as often as it may."""
+    while not test.passed and len(test.outcomes) < ATTEMPTS:
+        print(f"\n{test.stage}: once more, alone: {test.test}", flush=True)
+        test.add(runner.run_one(test.test))
 
 
 def _cpu_seconds() -> float:
@@ -174,6 +210,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="rerun.py")
     parser.add_argument("--end", action="store_true", help="what the stages of this run come to")
     parser.add_argument("--begin", action="store_true", help="forget the last run")
+    parser.add_argument("--alone", action="store_true", help="wait until no other stage runs")
     parser.add_argument("stage", nargs="?")
     parser.add_argument("kind", nargs="?", choices=("pytest", "cargo"))
     options, arguments = parser.parse_known_args()
@@ -195,7 +232,11 @@ def main() -> int:
         runner = RustRunner(ROOT, seed)
     else:
         runner = PytestRunner(ROOT, seed, folder / f"{options.stage}.outcomes.jsonl", arguments)
-    stage, retried = run_stage(options.stage, runner, seed)
+    # What a stage builds has the machine's cores to itself, and no share of those that make hands out.
+    for name in ("MAKEFLAGS", "MFLAGS"):
+        os.environ.pop(name, None)
+    turns = Turns(folder / "turn")
+    stage, retried = run_stage(options.stage, runner, seed, turns, alone=options.alone)
     report.add(stage, retried)
     print(f"{stage.stage}: {stage.seconds:.0f} s ({stage.cpu_seconds:.0f} s of CPU), seed {seed}", flush=True)
     if not part:

@@ -1,5 +1,6 @@
 """What a failed test's second and third attempt make of a run."""
 
+import fcntl
 import json
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import rerun
 from harness.heartbeat import Heartbeat
 from harness.quarantine import Quarantine, QuarantineFault
 from harness.runners import Attempt, PytestRunner, binaries, failed_tests
-from rerun import Report, Stage, problems, run_stage
+from rerun import Report, Retried, Stage, Turns, problems
 
 TODAY = date(2026, 5, 10)
 NONE = Quarantine(())
@@ -33,6 +34,16 @@ class Played:
         return Attempt(self._left[test].pop(0) == "+", 1.0, 0.25)
 
 
+@pytest.fixture
+def turn(tmp_path: Path) -> Path:
+    """The file that says whose turn it is."""
+    return tmp_path / "turn"
+
+
+def run_stage(name: str, runner: rerun.Runner, seed: int, turn: Path) -> tuple[Stage, list[Retried]]:
+    return rerun.run_stage(name, runner, seed, Turns(turn))
+
+
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
@@ -44,29 +55,55 @@ class Played:
     ],
 )
 def test_a_run_is_red_for_what_fails_each_time_and_for_too_many(
-    outcomes: dict[str, str], expected: list[str]
+    outcomes: dict[str, str], expected: list[str], turn: Path
 ) -> None:
-    stage, retried = run_stage("stage", Played(outcomes), seed=7)
+    stage, retried = run_stage("stage", Played(outcomes), 7, turn)
     assert problems([stage], retried, None, TODAY) == expected
     assert {each.test for each in retried} == {test for test, each in outcomes.items() if each[0] == "-"}
 
 
-def test_so_many_failures_are_not_run_again() -> None:
-    _, retried = run_stage("stage", Played(dict.fromkeys("abcdefghi", "-")), seed=7)
+def test_so_many_failures_are_not_run_again(turn: Path) -> None:
+    _, retried = run_stage("stage", Played(dict.fromkeys("abcdefghi", "-")), 7, turn)
     assert [each.outcomes for each in retried] == [["failed"]] * 9
 
 
-def test_what_cannot_be_run_is_red() -> None:
-    stage, retried = run_stage("stage", Played({}, broken=("the tests do not build",)), seed=7)
+def test_what_cannot_be_run_is_red(turn: Path) -> None:
+    stage, retried = run_stage("stage", Played({}, broken=("the tests do not build",)), 7, turn)
     assert problems([stage], retried, None, TODAY) == ["stage: the tests do not build"]
 
 
-def test_a_strict_run_wants_a_second_attempt_announced() -> None:
-    _, retried = run_stage("stage", Played({"a": "-+", "b": "+"}), seed=7)
+def test_a_strict_run_wants_a_second_attempt_announced(turn: Path) -> None:
+    _, retried = run_stage("stage", Played({"a": "-+", "b": "+"}), 7, turn)
     assert problems([], retried, NONE, TODAY) == ["needed another attempt and is not in quarantine: a"]
     known = Quarantine.parse(entry("a", "2026-05-01", "2026-05-15"))
     assert problems([], retried, known, TODAY) == []
     assert len(problems([], retried, known, date(2026, 5, 16))) == 1
+
+
+class Watching(Played):
+    """Notes at each attempt whether another stage could run beside it."""
+
+    def __init__(self, outcomes: Mapping[str, str], turn: Path) -> None:
+        super().__init__(outcomes)
+        self._turn = turn
+        self.alone: list[bool] = []
+
+    def run_one(self, test: str) -> Attempt:
+        with self._turn.open("a") as another:
+            try:
+                fcntl.flock(another, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                self.alone.append(False)
+            except BlockingIOError:
+                self.alone.append(True)
+        return super().run_one(test)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_stages_run_side_by_side_and_what_is_run_again_runs_alone(turn: Path, alone: bool) -> None:
+    watching = Watching({"a": "-+", "b": "--+"}, turn)
+    _, retried = rerun.run_stage("stage", watching, 7, Turns(turn), alone=alone)
+    assert [each.passed for each in retried] == [True, True]
+    assert watching.alone == [alone, alone, True, True, True]
 
 
 def entry(test: str, since: str, until: str) -> str:
@@ -96,12 +133,14 @@ def test_the_quarantine_of_this_tree_is_in_order() -> None:
     Quarantine.read(rerun.ROOT / "tests" / "quarantine.toml")
 
 
-def test_the_end_names_what_was_retried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_names_what_was_retried(
+    tmp_path: Path, turn: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     report = Report(tmp_path)
     report.begin()
     assert rerun.end(report) == 0
     assert capsys.readouterr().out.endswith("retried: 0\n")
-    report.add(*run_stage("stage", Played({"a": "--+"}), seed=7))
+    report.add(*run_stage("stage", Played({"a": "--+"}), 7, turn))
     assert rerun.end(report) == 0
     assert "retried: 1\n  a: failed, failed, passed" in capsys.readouterr().out
     [line] = map(json.loads, (tmp_path / "retried.jsonl").read_text().splitlines())
@@ -120,7 +159,10 @@ def test_the_end_names_what_was_retried(tmp_path: Path, capsys: pytest.CaptureFi
 def pytest_stage(folder: Path, text: str) -> PytestRunner:
     (folder / "test_it.py").write_text(text)
     (folder / "conftest.py").write_text((rerun.ROOT / "tests" / "conftest.py").read_text())
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {rerun.ROOT / 'tests'}\n")
+    plugins = "--disable-plugin-autoload -p hypothesispytest"
+    (folder / "pytest.ini").write_text(
+        f"[pytest]\naddopts = {plugins}\npythonpath = {rerun.ROOT / 'tests'}\n"
+    )
     return PytestRunner(folder, 7, folder / "outcomes.jsonl", ["-q", "-p", "no:cacheprovider", "."])
 
 
