@@ -6,6 +6,7 @@ import time
 from typing import Any, Self
 
 from harness.gateway_process import GatewayProcess
+from harness.starvation import Span
 from raw_http import RawConnection
 
 
@@ -32,11 +33,11 @@ class PacedStream:
         while b'"content"' not in await self._connection.chunk():
             pass
 
-    async def longest_gap(self, until: "asyncio.Future[Any]") -> float:
-        """Between two chunks, in seconds, until `until` is done."""
-        longest, last = 0.0, time.perf_counter()
+    async def gaps(self, until: "asyncio.Future[Any]") -> list[Span]:
+        """Between each two chunks, until `until` is done."""
+        found, last = [], time.perf_counter()
         while not until.done():
             assert await self._connection.chunk()
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-        return longest
+            found.append((last, time.perf_counter()))
+            last = found[-1][1]
+        return found
