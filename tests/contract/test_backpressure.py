@@ -84,11 +84,13 @@ async def unread(wire: WireStand, count: int, script: Script) -> AsyncIterator[l
 
 async def until_still(wire: WireStand, first: int) -> None:
     """Until no upstream has sent anything for a while."""
-    sent = -1
+    sent, same = -1, 0
     async with asyncio.timeout(40):
-        while (now := sum(record.bytes_sent for record in list(wire.upstream.requests)[first:])) != sent:
+        while same < 5:
+            now = sum(record.bytes_sent for record in list(wire.upstream.requests)[first:])
+            same = same + 1 if now == sent else 0
             sent = now
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.1)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -162,32 +164,35 @@ def unchunked(reply: bytes) -> bytes:
 
 async def test_a_larger_bound_lets_more_come(tmp_path_factory: pytest.TempPathFactory) -> None:
     """It is the bound that holds the upstream, and not something else."""
-    taken = {}
+    taken = 0
     for bound in (BOUND, 8 * BOUND):
         config = {"server": {"client_buffer_bytes": bound}}
         async with (
             wire_stand(tmp_path_factory.mktemp("bound"), config, send_buffer=SMALL_SOCKET) as stand,
             unread(stand, 1, FULL_SPEED),
+            asyncio.timeout(30),
         ):
-            taken[bound] = stand.request.bytes_sent
-    assert taken[8 * BOUND] - taken[BOUND] > 2 * BOUND
+            while bound > BOUND and stand.request.bytes_sent <= taken + 2 * BOUND:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            taken = stand.request.bytes_sent
 
 
 async def test_a_slow_client_is_not_told_that_its_upstream_stalled(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The gateway itself does not read: that is no silence of the upstream."""
-    config = {"upstreams": {"local": {"deadlines": {"between_tokens": 0.5}}}}
+    seconds = 1.5
+    config = {"upstreams": {"local": {"deadlines": {"between_tokens": seconds}}}}
     async with wire_stand(tmp_path_factory.mktemp("patient"), config) as stand:
         async with unread(stand, 1, body(*[BLOCK] * 100, DONE)) as [client]:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(seconds)
             reply = unchunked(await client.read_to_end())
         assert reply.endswith(DONE)
         line = await stand.gateway.wait_request(streamed=True)
         assert line["result"] == "ok", line
         # From before the wait above until after it; none of it is time between tokens.
         blocked = line["client_blocked_seconds"]
-        assert blocked >= 1.0
+        assert blocked >= seconds
         assert line["inter_token_latency"] <= line["longest_gap"]
         assert line["inter_token_latency"] * (line["events"] - 2) + blocked <= line["duration"]
         metrics = await stand.gateway.metrics()

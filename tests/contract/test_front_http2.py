@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HEAD_BYTES = 8_192
 STREAMS = 5
 RESETS = 20
-SOON = 0.3
+SOON = 1.0
 MIB = 1 << 20
 INITIAL_WINDOW = 4
 """The number of the setting SETTINGS_INITIAL_WINDOW_SIZE."""
@@ -257,7 +257,7 @@ async def test_garbage_after_the_preface_ends_the_connection(wire: WireStand) ->
 
 async def test_a_stream_whose_window_stays_closed_is_cut_alone(wire: WireStand) -> None:
     """The connection's other goes on, the upstream is closed, and the record says that the client left."""
-    wire.upstream.script = Script(tokens=50, pace=SOON / 10, chunk_bytes=100)
+    wire.upstream.script = Script(tokens=40, pace=SOON / 20, chunk_bytes=100)
     async with still_serving(wire.gateway), RawHttp2(wire.address, {INITIAL_WINDOW: 0}) as client:
         count = len(wire.upstream.requests)
         closed = await client.ask(STREAM_BODY, ("x-request-id", "closed-window"))

@@ -28,7 +28,9 @@ from sluicegate.testing import Fault, Script, ScriptedUpstream, body
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EVERY = 0.1
-SILENCE = 0.45
+SILENCE = 1.0
+"""Seconds: many times as long."""
+SELDOM = 2.0
 COMMENT = b": keep-alive\n\n"
 ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 ANSWER = event(chunk("a")) + event(chunk(finish="stop")) + event(usage_chunk(REPORTED)) + DONE
@@ -86,9 +88,12 @@ async def test_none_stands_within_an_event(wire: WireStand) -> None:
     assert exchange.body.startswith(COMMENT)
 
 
-async def test_the_upstreams_own_keep_alives_are_enough(wire: WireStand) -> None:
-    steps = [step for _ in range(20) for step in (b": ping\n\n", EVERY / 5)]
-    exchange = await wire.ask(body(*steps, ANSWER), **ASKED)
+async def test_the_upstreams_own_keep_alives_are_enough(tmp_path_factory: pytest.TempPathFactory) -> None:
+    steps = [step for _ in range(20) for step in (b": ping\n\n", SELDOM / 15)]
+    config = {"server": {"keepalive_seconds": SELDOM}}
+    async with wire_stand(tmp_path_factory.mktemp("seldom"), config) as stand:
+        exchange = await stand.ask(body(*steps, ANSWER), **ASKED)
+    assert exchange.line["duration"] > SELDOM
     assert exchange.body == b": ping\n\n" * 20 + priced(ANSWER)
 
 

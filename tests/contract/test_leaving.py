@@ -157,7 +157,7 @@ async def test_one_that_resets_its_connection_has_left_too(wire: WireStand) -> N
 
 async def test_no_other_upstream_is_tried_for_one_that_left(wire: WireStand) -> None:
     count = len(wire.upstream.requests)
-    async with wire.connected(body(b": ping\n\n", 0.5, "reset"), model="pair", stream=True) as caller:
+    async with wire.connected(body(b": ping\n\n", 1.5, "reset"), model="pair", stream=True) as caller:
         await wire.upstream.requests.wait(count + 1)
     line = await caller.line()
     assert (line["result"], line["attempts"]) == ("client_left", 1)

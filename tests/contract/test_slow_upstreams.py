@@ -34,7 +34,7 @@ PACE = 0.002
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def wire(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireStand]:
     config = {
-        "upstreams": {"firm": {"deadlines": {"between_tokens": 0.5, "first_token": 0.5}}},
+        "upstreams": {"firm": {"deadlines": {"between_tokens": 1.0, "first_token": 1.0}}},
         "models": {"firm": f"firm/{MODEL}"},
     }
     async with wire_stand(tmp_path_factory.mktemp("gateway"), config) as stand:

@@ -117,7 +117,7 @@ async def test_a_request_costs_what_it_cost_when_it_came(
     running = await gateway(config)
     reply = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],'
     usage = b'"usage":{"prompt_tokens":1000000,"completion_tokens":0}}'
-    upstream.script = body(reply, 2.0, usage, content_type="application/json")
+    upstream.script = body(reply, 5.0, usage, content_type="application/json")
     asked = asyncio.ensure_future(running.client.post("/v1/chat/completions", json=CHAT))
     await upstream.requests.wait()
     rewrite(tmp_path, config, prices={"small": {"input": 9, "output": 9}})
