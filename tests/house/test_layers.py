@@ -15,7 +15,7 @@ PACKAGE = ROOT / "python" / "sluicegate"
 
 # From the bottom up. What shares a line does not know each other: it meets in the gateway.
 LAYERS = (
-    ("errors", "catalogue"),
+    ("errors", "catalogue", "offload"),
     ("_core",),
     ("streams",),
     ("config",),

@@ -17,6 +17,7 @@ from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
+from sluicegate.offload import offload
 from sluicegate.responses import QueueFull, StoreBusy, StoreUnavailable, Unstorable, Work
 from sluicegate.telemetry import RequestRecord
 
@@ -40,7 +41,7 @@ class Background:
         caller = asked.identify()
         body = await asked.read()
         try:
-            request = ResponsesRequest(body)
+            request = await offload(len(body), ResponsesRequest, body)
         except ParseError:
             request = None
         if request is not None and request.background:
@@ -100,7 +101,8 @@ class Background:
         tag = self._decider.expect(run)
         try:
             # Its own input was resolved when it was taken on.
-            text = parsed(work.request).as_run()
+            request = await parsed(work.request)
+            text = await offload(request.size, request.as_run)
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
             exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag)
@@ -122,10 +124,10 @@ class Background:
         model = run.serving.admission.model(run.caller, name)
         if isinstance(model, Refusal):
             raise Refused(errors.refused(model))
-        request = parsed(text)
+        request = await parsed(text)
         previous = request.previous_response_id
         earlier = await self._conversations.earlier(run.serving, owner, model, previous)
-        return None if earlier is None else with_earlier(request, earlier)
+        return None if earlier is None else await with_earlier(request, earlier)
 
     def _refused(self, work: Work, caller: Caller, reply: ErrorReply, seconds: float) -> None:
         entry = work.entry

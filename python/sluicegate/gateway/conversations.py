@@ -5,6 +5,7 @@ from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import Serving, State
+from sluicegate.offload import offload
 from sluicegate.responses import NotFinished, NotFound, StoreUnavailable, TooLong
 from sluicegate.routing import Model
 
@@ -33,7 +34,7 @@ class Conversations:
         changed = await self.resolved(serving, owner, model, request)
         kept = None if changed is None else changed.body
         if earlier is not None:
-            changed = with_earlier(changed or request, earlier)
+            changed = await with_earlier(changed or request, earlier)
         return changed, kept
 
     async def earlier(self, serving: Serving, owner: str, model: Model, previous: str | None) -> bytes | None:
@@ -65,7 +66,7 @@ class Conversations:
         """The request with items in place of references to them; None where it has none."""
         if not request.refers:
             return None
-        ids = request.references
+        ids = await offload(request.size, lambda: request.references)
         if len(ids) > _MAX_REFERENCES:
             raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
         limit = serving.config.server.max_body_bytes
@@ -79,7 +80,7 @@ class Conversations:
             if size > limit:
                 raise Refused(errors.body_too_large(limit))
         try:
-            return request.with_items(found)
+            return await offload(request.size + size, request.with_items, found)
         except ParseError as error:
             raise Refused(errors.invalid_body(error)) from None
 
@@ -97,18 +98,18 @@ class Conversations:
         raise Refused(stored_errors.item_not_found(id))
 
 
-def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:
+async def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:
     """The request with `earlier` in front of its input. Raises `Refused`."""
     try:
-        return request.with_input_prefix(earlier)
+        return await offload(request.size + len(earlier), request.with_input_prefix, earlier)
     except ParseError as error:
         raise Refused(errors.invalid_body(error)) from None
 
 
-def parsed(body: bytes) -> ResponsesRequest:
+async def parsed(body: bytes) -> ResponsesRequest:
     """Raises `Refused`."""
     try:
-        return ResponsesRequest(body)
+        return await offload(len(body), ResponsesRequest, body)
     except ParseError as error:
         raise Refused(errors.invalid_body(error)) from None
 

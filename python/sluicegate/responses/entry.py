@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sluicegate._core import skip_events
+from sluicegate.offload import offload
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -65,9 +66,11 @@ class Run:
     last: int
     data: bytes
 
-    def after(self, number: int) -> bytes:
+    async def after(self, number: int) -> bytes:
         """The events with a number greater than `number`."""
-        return self.data if number < self.first else skip_events(self.data, number + 1 - self.first)
+        if number < self.first:
+            return self.data
+        return await offload(len(self.data), skip_events, self.data, number + 1 - self.first)
 
 
 @dataclass(frozen=True, slots=True)

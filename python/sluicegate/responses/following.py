@@ -100,7 +100,7 @@ class Following:
             while True:
                 runs = await alone(self._repository.events(id, position))
                 for run in runs:
-                    yield run.after(position)
+                    yield await run.after(position)
                     position = run.last
                 if entry.ended:
                     return
@@ -266,7 +266,7 @@ async def _until_gap(feed: _Feed, position: int) -> AsyncIterator[tuple[bytes, i
             if run.first > position + 1:
                 return
             if run.last > position:
-                yield run.after(position), run.last
+                yield await run.after(position), run.last
                 position = run.last
 
 

@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sluicegate._core import ResponseNumbering, error_message, item_ids, unfold_response
 from sluicegate.errors import LimitExceeded, ParseError
+from sluicegate.offload import offload
 from sluicegate.responses.entry import PREAMBLE_EVENTS, Run, Work
 from sluicegate.responses.errors import Fenced, StoreUnavailable, Unstorable
 from sluicegate.responses.writer import Writer
@@ -24,6 +26,9 @@ Where the store does not wait for its end, the message of the disconnect has a `
 """
 
 _ERROR_BODY_BYTES = 1024 * 1024
+
+# Of an upstream's own words about a failure, which the response, its events and each look at it repeat.
+_MESSAGE_CHARACTERS = 2000
 
 # A message of this size tells that the upstream is faster than the store's batches; then so much is taken
 # before it must wait.
@@ -50,6 +55,9 @@ class Job:
     upstream, and nothing else.
     """
 
+    _numbering: ResponseNumbering
+    """Made when it runs. A thread may be in it: what others want to know is noted here after each step."""
+
     def __init__(self, work: Work, writer: Writer, *, max_bytes: int, patience: float) -> None:
         self.work = work
         self.lost = False
@@ -59,11 +67,15 @@ class Job:
         self.done = False
         """Its end is committed."""
         self.failure: Failure | None = None
+        self.ending = False
+        """Its last event has come."""
         self._writer = writer
         self._max_bytes = max_bytes
         self._patience = patience
         self._stopped = asyncio.Event()
-        self._numbering = ResponseNumbering(PREAMBLE_EVENTS, work.response, max_event_bytes=max_bytes)
+        self._following = PREAMBLE_EVENTS
+        self._unread_bytes = 0
+        """Of an event that is not whole: it is read all at once when it is."""
         self._stored_bytes = 0
         self._waiting: list[Run] = []
         self._waiting_bytes = 0
@@ -76,12 +88,7 @@ class Job:
 
     @property
     def has_output(self) -> bool:
-        return self._numbering.following > PREAMBLE_EVENTS
-
-    @property
-    def ending(self) -> bool:
-        """Its last event has come."""
-        return self._numbering.has_ended
+        return self._following > PREAMBLE_EVENTS
 
     # === what others tell it ===
 
@@ -99,6 +106,9 @@ class Job:
 
     async def run(self, execute: Execute) -> None:
         """Returns once the exchange is over: with the response ended (`done`), `lost`, or a `failure`."""
+        own = self.work.response
+        made = partial(ResponseNumbering, PREAMBLE_EVENTS, own, max_event_bytes=self._max_bytes)
+        self._numbering = await offload(len(own), made)
         await execute(self.work, self.receive, self.send)
         await self._all_committed()
         if self.done or self.lost or self.failure is not None:
@@ -141,12 +151,14 @@ class Job:
         if not self._streamed:
             self._body += body[: max(self._bound - len(self._body), 0)]
             return
-        try:
-            self._number(lambda: self._numbering.feed(body))
-            if not message.get("more_body", False):
-                self._number(self._numbering.finish)
-        except LimitExceeded:
-            self._too_large()
+        # What comes behind the last event is nothing to the response.
+        if not self.ending:
+            try:
+                await self._number(len(body), partial(self._numbering.feed, body))
+                if not message.get("more_body", False):
+                    await self._number(0, self._numbering.finish)
+            except LimitExceeded:
+                self._too_large()
         # A large message is one of several that wait: they are kept together.
         ahead = len(body) >= _LARGE_BYTES and self._waiting_bytes < _AHEAD_BYTES
         if not (ahead and message.get("more_body", False)):
@@ -158,21 +170,24 @@ class Job:
 
     async def _take_document(self) -> None:
         """An upstream that was asked for a stream answered with the object."""
+        body = bytes(self._body)
         try:
-            events = unfold_response(bytes(self._body))
-            self._number(lambda: self._numbering.feed(events))
+            await self._number(len(body), lambda: self._numbering.feed(unfold_response(body)))
         except ParseError:
             return
         await self._all_committed()
 
-    def _number(self, step: Callable[[], bytes]) -> None:
-        """Have the events that `step` of the numbering gives kept. Raises `EventTooLarge`."""
-        first = self._numbering.following
-        data = step()
+    async def _number(self, size: int, step: Callable[[], bytes]) -> None:
+        """Have the events kept that `step` makes of `size` more bytes. Raises `EventTooLarge`."""
+        self._unread_bytes += size
+        data = await offload(self._unread_bytes, step)
+        numbering, first = self._numbering, self._following
+        self._following, self.ending = numbering.following, numbering.has_ended
         if data:
-            self._put(Run(first, self._numbering.following - 1, data))
-        if self._numbering.malformed and self.failure is None:
-            self.failure = Failure(self._numbering.error or "", again=True)
+            self._unread_bytes = 0
+            self._put(Run(first, self._following - 1, data))
+        if numbering.malformed and self.failure is None:
+            self.failure = Failure(self._reported() or "", again=True)
             self._stopped.set()
 
     def _put(self, run: Run) -> None:
@@ -195,13 +210,15 @@ class Job:
         while self._waiting:
             runs, self._waiting, self._waiting_bytes = self._waiting, [], 0
             run = Run(runs[0].first, runs[-1].last, b"".join(run.data for run in runs))
-            final = self._final()
+            # Nothing is put behind the last event, which is one of these then.
+            final = await offload(self._stored_bytes, self._final) if self.ending else None
             await self._write(Append(self.work.claim, run, final))
             if self.lost or self._unstorable:
                 return
             self.done = final is not None
 
     def _final(self) -> Final | None:
+        """How it has ended. For any thread."""
         ending = self._numbering.ending
         if ending is None:
             return None
@@ -238,16 +255,23 @@ class Job:
         )
         self._stopped.set()
 
+    def _reported(self) -> str | None:
+        """What is wrong with its events, or what an `error` event said."""
+        error = self._numbering.error
+        return None if error is None else error[:_MESSAGE_CHARACTERS]
+
     def _why(self) -> Failure:
         """The failure of an exchange that ended without the end of its response."""
         if self.interrupted:
             return Failure("The gateway was stopped while it ran.", again=True)
-        if self._numbering.error is not None:
-            return Failure(self._numbering.error, again=True)
+        reported = self._reported()
+        if reported is not None:
+            return Failure(reported, again=True)
         if self._status not in (0, 200):
             limited = self._status == 429
+            said = error_message(bytes(self._body)) or f"The request was answered with status {self._status}."
             return Failure(
-                error_message(bytes(self._body)) or f"The request was answered with status {self._status}.",
+                said[:_MESSAGE_CHARACTERS],
                 "rate_limit_exceeded" if limited else "server_error",
                 again=limited or self._status >= 500,
             )

@@ -18,6 +18,7 @@ from sqlalchemy import func, or_, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate._core import in_progress_event
+from sluicegate.offload import offload
 from sluicegate.responses.changes import tell
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, PREAMBLE_EVENTS, Claim, Entry, Work
@@ -232,7 +233,7 @@ async def _begin(connection: AsyncConnection, works: list[Work]) -> None:
             "response_id": work.entry.id,
             "first": number,
             "last": number,
-            "data": in_progress_event(work.response, number),
+            "data": await offload(len(work.response), in_progress_event, work.response, number),
         }
         for work in works
         if work.entry.id in waiting

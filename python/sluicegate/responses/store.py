@@ -5,7 +5,8 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from sluicegate._core import (
     ResponseNumbering,
@@ -20,6 +21,7 @@ from sluicegate._core import (
     unfold_response,
 )
 from sluicegate.config import StoreConfig
+from sluicegate.offload import offload
 from sluicegate.responses.database import Database
 from sluicegate.responses.entry import Entry, Page, Run
 from sluicegate.responses.errors import (
@@ -153,23 +155,16 @@ class ResponseStore:
         # 128 random bits: an id cannot be guessed.
         id = f"resp_{secrets.token_hex(16)}"
         now = time.time()
-        body = request.body
-        response = queued_response(request, id, int(now), shown_model)
-        beginning = Begin(
-            {
-                "id": id,
-                "owner": owner,
-                "model": model,
-                "previous_id": request.previous_response_id,
-                "request_id": request_id,
-                "created_at": now,
-            },
-            body,
-            response,
-            item_ids((id, body, b"")),
-            Run(0, 1, first_events(response)),
-            self._config.max_queued,
-        )
+        row = {
+            "id": id,
+            "owner": owner,
+            "model": model,
+            "previous_id": request.previous_response_id,
+            "request_id": request_id,
+            "created_at": now,
+        }
+        made = partial(_begin, row, request, shown_model, self._config.max_queued)
+        beginning = await offload(request.size, made)
         try:
             await self._writer.write(beginning)
         except QueueFull:
@@ -182,7 +177,7 @@ class ResponseStore:
             self._metrics.refused("store_failed")
             raise
         self._runner.wake()
-        return id, response
+        return id, beginning.response
 
     def store_live_reply(
         self, *, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
@@ -192,35 +187,34 @@ class ResponseStore:
         Returns at once; the response is written in the background. If that fails, or too much waits to be
         written already, the failure is counted and the response is not stored. The client has its reply.
         """
-        if self._writer.full:
-            self._failed("keep", StoreBusy())
+        # It is written as its events and as its object.
+        size = len(request) + 2 * len(reply)
+        try:
+            self._writer.reserve(size)
+        except StoreBusy as error:
+            self._failed("keep", error)
             return
-        task = asyncio.get_running_loop().create_task(
-            self._store_live_reply(owner, model, request_id, request, reply, streamed)
-        )
+        row = {"owner": owner, "model": model, "request_id": request_id, "created_at": time.time()}
+        read = offload(size, _live_reply, row, request, reply, streamed)
+        task = asyncio.get_running_loop().create_task(self._store_live_reply(request_id, read, size))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
     async def _store_live_reply(
-        self, owner: str, model: str, request_id: str, request: bytes, reply: bytes, streamed: bool
+        self, request_id: str, read: Awaitable[LiveReply | None], reserved: int
     ) -> None:
         try:
-            whole = _whole(reply, streamed)
-            if whole is None:
+            try:
+                write = await read
+            finally:
+                # It is needed no more: what is written has room of its own, and nothing comes in between.
+                self._writer.release(reserved)
+            if write is None:
                 return
-            run, final, id = whole
-            if not id or not is_key(id):
-                self._not_stored(id, request_id, "its id is no text, or too long")
+            if not write.id or not is_key(write.id):
+                self._not_stored(write.id, request_id, "its id is no text, or too long")
                 return
-            row = {
-                "id": id,
-                "owner": owner,
-                "model": model,
-                "previous_id": ResponsesRequest(request).previous_response_id,
-                "request_id": request_id,
-                "created_at": time.time(),
-            }
-            await self._writer.write(LiveReply(row, request, item_ids((id, request, b"")), run, final))
+            await self._writer.write(write)
         except StoreBusy as error:
             self._failed("keep", error)
         except StoreError:
@@ -245,9 +239,8 @@ class ResponseStore:
     async def _follow(self, stored: Stored, after: int) -> AsyncIterator[bytes]:
         entry = stored.entry
         if entry.ended and not entry.background and not await self._repository.events(entry.id):
-            numbering = ResponseNumbering(0, None)
-            data = numbering.feed(unfold_response(stored.response))
-            yield Run(0, numbering.following - 1, data).after(after)
+            run = await offload(len(stored.response), _unfolded, stored.response)
+            yield await run.after(after)
             return
         async for data in self._following.follow(entry.id, entry.owner, after):
             yield data
@@ -263,7 +256,8 @@ class ResponseStore:
             with contextlib.suppress(NotFound, NotFinished, TooLong):
                 earlier = await self._repository.chain(stored.entry.previous_id, owner)
         turns = [*map(_turn, earlier), (id, stored.request, b"")]
-        return list_items(turns, page.order == "asc", page.after, page.limit)
+        ascending = page.order == "asc"
+        return await offload(_size(turns), list_items, turns, ascending, page.after, page.limit)
 
     async def context(self, previous_id: str, owner: str) -> bytes:
         """The items of a conversation up to and with that response, as they are sent to an upstream: JSON
@@ -274,12 +268,14 @@ class ResponseStore:
         chain = await self._soon(previous_id, lambda: self._repository.chain(previous_id, owner))
         with contextlib.suppress(StoreUnavailable):
             await self._repository.touch([stored.entry.id for stored in chain])
-        return repeated_items([_turn(stored) for stored in chain])
+        turns = [*map(_turn, chain)]
+        return await offload(_size(turns), repeated_items, turns)
 
     async def item(self, item_id: str, owner: str) -> bytes:
         """The item that an `item_reference` means, JSON. Raises `NotFound` and `StoreUnavailable`."""
         stored = await self._soon(item_id, lambda: self._repository.holder_of_item(item_id, owner))
-        found = find_item(_turn(stored), item_id)
+        turn = _turn(stored)
+        found = await offload(_size([turn]), find_item, turn, item_id)
         if found is None:
             raise NotFound(item_id)
         return found
@@ -374,8 +370,16 @@ class ResponseStore:
         self._log.error("response_store_broke", operation=operation, error=where(error))
 
 
-def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None:
-    """The events, the end and the id of a live reply; None where it did not come to an end of its own."""
+def _begin(row: dict[str, Any], request: ResponsesRequest, shown_model: str, max_queued: int) -> Begin:
+    """What begins a background response. For any thread."""
+    id, body = row["id"], request.body
+    response = queued_response(request, id, int(row["created_at"]), shown_model)
+    run = Run(0, 1, first_events(response))
+    return Begin(row, body, response, item_ids((id, body, b"")), run, max_queued)
+
+
+def _live_reply(row: dict[str, Any], request: bytes, reply: bytes, streamed: bool) -> LiveReply | None:
+    """What stores a live reply; None where it did not come to an end of its own. For any thread."""
     run: Run | None = None
     response = reply
     if streamed:
@@ -389,8 +393,21 @@ def _whole(reply: bytes, streamed: bool) -> tuple[Run | None, Final, str] | None
     if read is None:
         return None
     id, status = read
-    return run, Final(status, response, item_ids((id, b"", response))), id
+    final = Final(status, response, item_ids((id, b"", response)))
+    row = {**row, "id": id, "previous_id": ResponsesRequest(request).previous_response_id}
+    return LiveReply(row, request, item_ids((id, request, b"")), run, final)
+
+
+def _unfolded(response: bytes) -> Run:
+    """The events of a response that came whole. For any thread."""
+    numbering = ResponseNumbering(0, None)
+    data = numbering.feed(unfold_response(response))
+    return Run(0, numbering.following - 1, data)
 
 
 def _turn(stored: Stored) -> tuple[str, bytes, bytes]:
     return stored.entry.id, stored.request, stored.response
+
+
+def _size(turns: Iterable[tuple[str, bytes, bytes]]) -> int:
+    return sum(len(request) + len(response) for _, request, response in turns)

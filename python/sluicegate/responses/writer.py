@@ -60,7 +60,7 @@ class Writer:
         self._retention = retention_seconds
         self._max_bytes = max_bytes
         self._bytes = 0
-        """Of what waits and of what is being written."""
+        """Of what waits, of what is being written, and of live replies that are being read for it."""
         self._freed = asyncio.Event()
         self._turn = asyncio.Lock()
         """Held by the first of those that wait for room."""
@@ -80,14 +80,25 @@ class Writer:
         waiting = _Waiting(write, write.size + _WRITE_BYTES)
         if isinstance(write, Append):
             await self._room(waiting.size)
-        elif self.full or not self._fits(waiting.size):
-            raise StoreBusy
-        self._bytes += waiting.size
+            self._bytes += waiting.size
+        else:
+            self.reserve(waiting.size)
         self._waiting.append(waiting)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
         await waiting.done
+
+    def reserve(self, size: int) -> None:
+        """Take room for what will be written once it has been read. Raises `StoreBusy`."""
+        if self.full or not self._fits(size):
+            raise StoreBusy
+        self._bytes += size
+
+    def release(self, size: int) -> None:
+        """Give room that was reserved back."""
+        self._bytes -= size
+        self._freed.set()
 
     @property
     def full(self) -> bool:
@@ -106,8 +117,7 @@ class Writer:
                 await self._freed.wait()
 
     def _end(self, waiting: _Waiting, error: Exception | None = None) -> None:
-        self._bytes -= waiting.size
-        self._freed.set()
+        self.release(waiting.size)
         waiting.end(error)
 
     async def close(self) -> None:

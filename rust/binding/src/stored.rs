@@ -22,8 +22,8 @@ use crate::errors;
 use crate::library::{Failure, Shared, limits, now};
 use crate::responses_request::PyResponsesRequest;
 
-/// Inputs from this size on are worked on without the GIL, in bytes: it is the event loop's thread that comes here, and the deciding
-/// thread must not wait for it.
+/// Inputs from this size on are worked on without the GIL, in bytes: neither the event loop nor the deciding thread must wait for whoever
+/// comes here.
 const DETACH_FROM: usize = 64 << 10;
 
 /// Does `work`, without the GIL where `size` bytes are worth it.
@@ -42,6 +42,8 @@ fn parse_error(py: Python<'_>) -> impl Fn(Error) -> PyErr {
 struct Machine {
     numbering: Numbering,
     failure: Failure,
+    /// Bytes since something last came out: an event that is not whole is read all at once when it is.
+    unread: usize,
 }
 
 /// A reply's bytes → its events as they are kept.
@@ -52,22 +54,35 @@ pub(crate) struct PyResponseNumbering(Shared<Machine, DETACH_FROM>);
 impl PyResponseNumbering {
     #[new]
     #[pyo3(signature = (following, own, *, max_event_bytes=None))]
-    fn new(following: u64, own: Option<&[u8]>, max_event_bytes: Option<usize>) -> Self {
+    fn new(
+        py: Python<'_>,
+        following: u64,
+        own: Option<&[u8]>,
+        max_event_bytes: Option<usize>,
+    ) -> Self {
+        let numbering = run(py, own.map_or(0, <[u8]>::len), || {
+            Numbering::new(following, own, &limits(max_event_bytes))
+        });
         PyResponseNumbering(Shared::new(Machine {
-            numbering: Numbering::new(following, own, &limits(max_event_bytes)),
+            numbering,
             failure: Failure::default(),
+            unread: 0,
         }))
     }
 
     fn feed<'py>(&self, py: Python<'py>, data: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
         let size = data.len();
         let now = now();
-        let events = self.0.with(py, size, |machine| {
+        let events = self.0.with(py, self.unread(py) + size, |machine| {
             machine.failure.check()?;
+            machine.unread += size;
             let mut out = Vec::with_capacity(size + size / 8);
             let fed = machine
                 .numbering
                 .feed(Bytes::from_owner(data), now, &mut out);
+            if !out.is_empty() {
+                machine.unread = 0;
+            }
             machine.failure.note(fed, !out.is_empty())?;
             Ok(out)
         });
@@ -76,7 +91,7 @@ impl PyResponseNumbering {
 
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let now = now();
-        let events = self.0.with(py, 0, |machine| {
+        let events = self.0.with(py, self.unread(py), |machine| {
             machine.failure.check()?;
             let mut out = Vec::new();
             machine.numbering.finish(now, &mut out);
@@ -124,6 +139,12 @@ impl PyResponseNumbering {
     }
 }
 
+impl PyResponseNumbering {
+    fn unread(&self, py: Python<'_>) -> usize {
+        self.0.with(py, 0, |machine| machine.unread)
+    }
+}
+
 /// A response as its events tell it.
 #[pyclass(name = "ResponseFold", module = "sluicegate._core", frozen)]
 pub(crate) struct PyResponseFold(Shared<Fold, DETACH_FROM>);
@@ -131,12 +152,13 @@ pub(crate) struct PyResponseFold(Shared<Fold, DETACH_FROM>);
 #[pymethods]
 impl PyResponseFold {
     #[new]
-    fn new(response: &[u8], max_bytes: usize) -> Self {
+    fn new(py: Python<'_>, response: &[u8], max_bytes: usize) -> Self {
         let limits = Limits {
             max_document: max_bytes,
             ..Limits::default()
         };
-        PyResponseFold(Shared::new(Fold::of(response, &limits)))
+        let fold = run(py, response.len(), || Fold::of(response, &limits));
+        PyResponseFold(Shared::new(fold))
     }
 
     #[getter]
