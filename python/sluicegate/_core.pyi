@@ -634,6 +634,8 @@ class Ended:
     outcome: Final[Outcome]
     kept: Final[bytes | None]
     """The reply's body, where `keep` asked for it, and all of it fitted and reached the client."""
+    not_kept: Final[Literal["too_large", "no_room"] | None]
+    """Why it did not fit: it was larger than `keep`, or all that is kept took `copies_bytes`."""
     request: Final[Request | ResponsesRequest | None]
     """The client's request, where `keep` was given."""
     def record(
@@ -733,7 +735,8 @@ class Front:
 
     `client_buffer_bytes`: all that waits for one slow client. `drain_…` bound the replies that are read on
     after their client has left: seconds and bytes of each, and how many at once. `max_requests` in flight;
-    more are answered with 503.
+    more are answered with 503. `copies_bytes`: of all replies under way, and their requests, that
+    `Arrived.forward` is asked to `keep`.
     """
 
     def __new__(
@@ -751,6 +754,7 @@ class Front:
         drain_bytes: int,
         drain_replies: int,
         max_requests: int,
+        copies_bytes: int,
     ) -> Front: ...
     def callers(
         self,

@@ -188,6 +188,7 @@ class Ended:
     outcome: FakeOutcome
     kept: bytes | None = None
     request: Any = None
+    not_kept: str | None = None
 
     def record(
         self,
@@ -423,6 +424,7 @@ class FakeExchange:
                 outcome,
                 self._sent if fits else None,
                 event.request if keep is not None else None,
+                "too_large" if keep is not None and len(self._sent) > keep else None,
             )
         )
 

@@ -128,6 +128,18 @@ async def test_what_shall_not_be_kept_is_not(stored: Any) -> None:
     assert (await client.call("GET", f"/{id}")).status == 404
 
 
+async def test_a_live_response_that_is_too_large_is_not_kept_and_counted(stored: Any, tmp_path: Path) -> None:
+    responses = {"path": str(tmp_path / "responses.db"), "max_response_bytes": 100}
+    client = Client(stored(responses=responses))
+    made = await client.create()
+    assert made.status == 200
+    assert (await client.call("GET", f"/{made.json()['id']}")).status == 404
+    samples = await client.gateway.metrics_now()
+    assert samples.value("sluicegate_response_store_failures_total", operation="keep") == 1
+    [line] = [line for line in await client.gateway.lines() if line["event"] == "response_store_failed"]
+    assert "max_response_bytes" in line["reason"]
+
+
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize(
     ("members", "param"),

@@ -380,8 +380,9 @@ class StoreConfig(Section):
     )
     max_waiting_bytes: MemoryBytes = Field(
         default=256 * 1024**2,
-        description="Of what waits in memory for the store. Past it background responses are slowed, new "
-        "ones are refused with 503, and live replies are not kept.",
+        description="Of what waits in memory for the store, and of the copies of live replies under way, "
+        "each. Past it background responses are slowed, new ones are refused with 503, and live replies are "
+        "not kept.",
     )
     lease_seconds: Seconds = Field(
         default=15.0,

@@ -22,7 +22,8 @@ Answer = ErrorReply | tuple[ResponsesRequest | None, bytes | None]
 body to store for it. None: the client's own.
 """
 Continue = Callable[[Call, ResponsesRequest], None]
-StoreReply = Callable[[Call, Ended, bytes], None]
+StoreReply = Callable[[Call, Ended, bytes | None], None]
+"""None: the reply was to be stored, and `Ended.not_kept` says why it cannot be."""
 
 
 class Decider:
@@ -251,9 +252,10 @@ class Decider:
         state.recorder.record(record)
         if not record.priced and record.model:
             state.notices.warn_once("unpriced", model=record.model, upstream_model=record.upstream_model)
-        reply = event.kept
-        if reply is not None and record.status == 200 and not record.client_left:
-            self._store_reply(call, event, reply)
+        if record.status == 200 and not record.client_left:
+            reply = event.kept
+            if reply is not None or event.not_kept is not None:
+                self._store_reply(call, event, reply)
         if call.plan is not None:
             call.plan.ended(event.outcome)
 

@@ -24,5 +24,6 @@ def start_engines(config: Config, *, patience: float = PATIENCE_SECONDS) -> tupl
         drain_bytes=server.disconnect_drain.bytes,
         drain_replies=server.disconnect_drain.replies,
         max_requests=server.bounds.requests,
+        copies_bytes=config.responses.max_waiting_bytes,
     )
     return decisions, front

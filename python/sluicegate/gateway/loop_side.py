@@ -31,8 +31,8 @@ class LoopSide:
         """Find out what `request` continues, and post the answer."""
         self._soon(self._start_continuing, call, request)
 
-    def begin_storing(self, call: Call, ended: Ended, reply: bytes) -> None:
-        """Store the response whose bytes, as the client got them, are `reply`."""
+    def begin_storing(self, call: Call, ended: Ended, reply: bytes | None) -> None:
+        """Store the response whose bytes, as the client got them, are `reply`; None: there is no copy."""
         self._soon(self._store, call, ended, reply)
 
     def _soon(self, *step: object) -> None:
@@ -63,7 +63,11 @@ class LoopSide:
             if self.decider is not None:
                 self.decider.post(partial(self.decider.answer, call, ticket, answer))
 
-    def _store(self, call: Call, ended: Ended, reply: bytes) -> None:
+    def _store(self, call: Call, ended: Ended, reply: bytes | None) -> None:
+        if reply is None:
+            if ended.not_kept is not None:
+                self._state.responses.note_not_kept(ended.not_kept)
+            return
         body = call.body
         if body is None and isinstance(ended.request, ResponsesRequest):
             body = ended.request.body

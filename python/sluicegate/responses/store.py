@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sluicegate._core import (
     ResponseNumbering,
@@ -56,6 +56,11 @@ _KEEPING_SECONDS = 5.0
 
 # A failing store fails with every request: that is said once in this time, and counted each time.
 _COMPLAINT_SECONDS = 10.0
+
+_NOT_KEPT = {
+    "too_large": "a live reply was larger than responses.max_response_bytes",
+    "no_room": "the live replies under way took as many bytes as responses.max_waiting_bytes",
+}
 
 _T = TypeVar("_T")
 
@@ -199,6 +204,10 @@ class ResponseStore:
         task = asyncio.get_running_loop().create_task(self._store_live_reply(request_id, read, size))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
+
+    def note_not_kept(self, reason: Literal["too_large", "no_room"]) -> None:
+        """There is no copy of a live reply that was to be stored, for that reason."""
+        self._failed("keep", StoreError(_NOT_KEPT[reason]))
 
     async def _store_live_reply(
         self, request_id: str, read: Awaitable[LiveReply | None], reserved: int

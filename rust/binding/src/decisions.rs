@@ -11,10 +11,10 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use sluicegate_core::cost::Members;
 use sluicegate_core::request::Request;
 use sluicegate_front::decisions::{
-    Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked,
+    Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked, RequestCopy,
 };
 use sluicegate_front::{AskedRequest, Facts};
-use sluicegate_relay::{Attempt, ErrorReply, Next, Pricing};
+use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy};
 use tokio::sync::oneshot;
 
 use crate::errors;
@@ -266,8 +266,10 @@ pub(crate) struct PyEnded {
     model: Option<Box<str>>,
     #[pyo3(get)]
     outcome: Py<PyOutcome>,
-    kept: Option<Bytes>,
-    request: Option<AskedRequest>,
+    #[pyo3(get)]
+    not_kept: Option<&'static str>,
+    kept: Option<ReplyCopy>,
+    request: Option<RequestCopy>,
 }
 
 #[pymethods]
@@ -309,8 +311,8 @@ impl PyEnded {
 
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let request = self.request.as_ref();
-        request.map(|request| py_request(py, request)).transpose()
+        let kept = self.request.as_ref();
+        kept.map(|kept| py_request(py, &kept.request)).transpose()
     }
 
     #[pyo3(signature = (
@@ -408,6 +410,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             let ended = PyEnded {
                 about,
                 model,
+                not_kept: outcome.not_copied.map(NotCopied::as_str),
                 outcome: Py::new(py, PyOutcome { inner: outcome })?,
                 kept,
                 request,

@@ -17,7 +17,7 @@ use sluicegate_front::{
     Bounds, Callers, Digest, Endpoint, Front, Limits, Pace, Readiness, Ready, Submission, TlsFiles,
     Wanted, server_config,
 };
-use sluicegate_relay::{DrainLimits, Reply};
+use sluicegate_relay::{Copies, DrainLimits, Reply};
 
 use crate::decisions::{PyDecisions, error_reply};
 use crate::errors;
@@ -163,7 +163,7 @@ impl PyFront {
     #[new]
     #[pyo3(signature = (
         decisions, *, threads=1, max_body_bytes, max_event_bytes, max_reply_bytes, client_buffer_bytes, keepalive_seconds,
-        client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests,
+        client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests, copies_bytes,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -179,6 +179,7 @@ impl PyFront {
         drain_bytes: u64,
         drain_replies: usize,
         max_requests: usize,
+        copies_bytes: usize,
     ) -> PyResult<Self> {
         let limits = Limits {
             max_body: max_body_bytes,
@@ -193,6 +194,7 @@ impl PyFront {
                 replies: drain_replies,
             },
             max_requests,
+            copies: Copies::new(copies_bytes),
         };
         let inner = Front::start(threads, limits, Arc::clone(&decisions.inner))?;
         Ok(Self {

@@ -113,7 +113,7 @@ fn is_of_one(error: &io::Error) -> bool {
 mod tests {
     use std::panic::resume_unwind;
 
-    use sluicegate_relay::DrainLimits;
+    use sluicegate_relay::{Copies, DrainLimits};
 
     use super::*;
     use crate::bounds::Limits;
@@ -131,6 +131,7 @@ mod tests {
             client_stall: None,
             drain: DrainLimits::default(),
             max_requests: 1,
+            copies: Copies::new(0),
         };
         let state = Arc::new(FrontState::new(limits, Arc::clone(&decisions)));
         let accepting = Accepting(state);

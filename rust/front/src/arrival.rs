@@ -45,6 +45,8 @@ pub(crate) struct Forwarding {
     endpoint: Endpoint,
     asked: Asked,
     forward: Box<Forward>,
+    /// The client's request, where the reply is kept.
+    kept: Option<AskedRequest>,
     report: Report,
     active: Active,
 }
@@ -81,15 +83,13 @@ impl Arrival {
             endpoint,
             headers,
             request,
-            mut report,
+            report,
             ..
         } = self;
         let Ok(request) = request else {
             return Arranged::Refused(refuse(report, Refusal::Internal));
         };
-        if forward.keep.is_some() {
-            report.request = Some(request.clone());
-        }
+        let kept = forward.keep.is_some().then(|| request.clone());
         let request = match &forward.request {
             Some(replaced) => AskedRequest::Responses(Arc::clone(replaced)),
             None => request,
@@ -115,6 +115,7 @@ impl Arrival {
             endpoint,
             asked,
             forward,
+            kept,
             report,
             active,
         }))
@@ -140,9 +141,11 @@ async fn decided(
 
 impl Forwarding {
     /// The exchange, with `sink` as the place of its frames.
-    pub(crate) fn into_exchange(self, mut sink: Sink, limits: &Limits) -> Exchange {
-        if let Some(bound) = self.forward.keep {
-            sink.keep(bound);
+    pub(crate) fn into_exchange(mut self, mut sink: Sink, limits: &Limits) -> Exchange {
+        if let (Some(bound), Some(request)) = (self.forward.keep, self.kept)
+            && self.report.copy(request, &limits.copies)
+        {
+            sink.copy(bound, &limits.copies);
         }
         Exchange {
             asked: self.asked,

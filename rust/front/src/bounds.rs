@@ -1,9 +1,10 @@
 //! The bounds of clients: what a request, a reply and a connection may take.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_relay::DrainLimits;
+use sluicegate_relay::{Copies, DrainLimits};
 
 /// Bounds of requests and replies.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Limits {
     pub drain: DrainLimits,
     /// Requests under way.
     pub max_requests: usize,
+    /// Room for the replies that are kept, and for their requests.
+    pub copies: Arc<Copies>,
 }
 
 /// How fast a request's body has to come. One byte every now and then would hold a request for ever.

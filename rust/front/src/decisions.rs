@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use sluicegate_core::cost::Members;
 use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
-use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome};
+use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome, ReplyCopy, Share};
 use tokio::sync::oneshot;
 
 use crate::asked::AskedRequest;
@@ -121,9 +120,17 @@ pub struct Ended {
     /// How it ended.
     pub outcome: Outcome,
     /// The reply's body, where it was to be kept and all of it was.
-    pub kept: Option<Bytes>,
+    pub kept: Option<ReplyCopy>,
     /// The client's request, where the reply was to be kept.
-    pub request: Option<AskedRequest>,
+    pub request: Option<RequestCopy>,
+}
+
+/// A request that is kept for as long as its reply is copied. It takes the room of a copy until it is dropped.
+pub struct RequestCopy {
+    /// As the client sent it.
+    pub request: AskedRequest,
+    /// Its room.
+    pub share: Share,
 }
 
 #[derive(Default)]

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_relay::exchange::CLIENT_CLOSED_REQUEST;
-use sluicegate_relay::{Deciding, Director, Fault, Next, Outcome};
+use sluicegate_relay::{Copies, Deciding, Director, Fault, Next, NotCopied, Outcome, ReplyCopy};
 use tokio::time::Instant;
 
 use crate::asked::AskedRequest;
-use crate::decisions::{About, AskedPricer, Decisions, Ended, Event, Failed};
+use crate::decisions::{About, AskedPricer, Decisions, Ended, Event, Failed, RequestCopy};
 use crate::refusal::Refusal;
 
 /// The requests under way, counted.
@@ -45,7 +44,8 @@ pub(crate) struct Report {
     pub(crate) started: Instant,
     pub(crate) model: Option<Box<str>>,
     /// The client's request, where the reply is kept.
-    pub(crate) request: Option<AskedRequest>,
+    request: Option<RequestCopy>,
+    not_copied: Option<NotCopied>,
     decisions: Arc<Decisions>,
     _entered: Option<Entered>,
     done: bool,
@@ -63,6 +63,7 @@ impl Report {
             started,
             model: None,
             request: None,
+            not_copied: None,
             decisions,
             _entered: entered,
             done: false,
@@ -85,15 +86,25 @@ impl Report {
         self.end(outcome, None);
     }
 
+    /// The reply is to be copied, and the request to be kept for it. False where there is no room for that.
+    pub(crate) fn copy(&mut self, request: AskedRequest, copies: &Arc<Copies>) -> bool {
+        match copies.share(request.request().body().len()) {
+            Some(share) => self.request = Some(RequestCopy { request, share }),
+            None => self.not_copied = Some(NotCopied::NoRoom),
+        }
+        self.request.is_some()
+    }
+
     /// It is the application's now, which reports it.
     pub(crate) fn passed_on(mut self) {
         self.done = true;
     }
 
-    fn end(&mut self, outcome: Outcome, kept: Option<Bytes>) {
+    fn end(&mut self, mut outcome: Outcome, kept: Option<ReplyCopy>) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
+        outcome.not_copied = outcome.not_copied.or(self.not_copied);
         self.decisions.push_for_later(Event::Ended(Box::new(Ended {
             about: Arc::clone(&self.about),
             model: self.model.take(),
@@ -145,7 +156,7 @@ impl Director for Report {
         })
     }
 
-    fn ended(&mut self, outcome: Outcome, kept: Option<Bytes>) {
-        self.end(outcome, kept);
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>) {
+        self.end(outcome, copy);
     }
 }

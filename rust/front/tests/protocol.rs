@@ -19,7 +19,7 @@ use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_front::decisions::{Arrived, Decision, Decisions, Event, Failed, Forward};
 use sluicegate_front::{Endpoint, Front, Limits, Submission, Submitted};
 use sluicegate_relay::{
-    Attempt, DrainLimits, ErrorReply, Next, Outcome, Pricing, Route, Taken, Upstream,
+    Attempt, Copies, DrainLimits, ErrorReply, Next, Outcome, Pricing, Route, Taken, Upstream,
     UpstreamSettings,
 };
 use tokio::sync::oneshot;
@@ -405,6 +405,7 @@ fn play(
         client_stall: None,
         drain: DrainLimits::default(),
         max_requests,
+        copies: Copies::new(1 << 20),
     };
     let front = Arc::new(Front::start(threads, limits, Arc::clone(&decisions)).unwrap());
     let ended = Arc::new(AtomicUsize::new(0));

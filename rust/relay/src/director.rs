@@ -12,6 +12,7 @@ use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::pricing;
 use sluicegate_core::usage::Usage;
 
+use crate::copies::ReplyCopy;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
 use crate::reply::HeaderList;
@@ -69,9 +70,9 @@ pub trait Director: Send + Sync + 'static {
     /// For [`Pricing::Asked`]: prices usage. Used on a thread that may block.
     fn pricer(&self) -> Box<dyn Pricer + Send>;
 
-    /// The exchange is over. Called once, before the last frame of the reply is handed over. `kept`: the reply's body, where it
-    /// was to be kept and all of it was.
-    fn ended(&mut self, outcome: Outcome, kept: Option<Bytes>);
+    /// The exchange is over. Called once, before the last frame of the reply is handed over. `copy`: the reply's body, where it
+    /// was to be copied and all of it was.
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>);
 }
 
 /// Prices by rates.

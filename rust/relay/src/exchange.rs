@@ -500,7 +500,7 @@ impl Session {
             }
             PumpEnd::Aborted => {
                 if let Some(sink) = &mut self.sink {
-                    sink.forget_kept();
+                    sink.forget_copy();
                 }
                 self.settle();
                 self.abort();

@@ -11,6 +11,7 @@ mod attend;
 mod body;
 mod client;
 mod connect;
+pub mod copies;
 mod deadlines;
 mod decode;
 mod dial;
@@ -37,6 +38,7 @@ pub mod upstream;
 mod wakes;
 
 pub use asked::ResponsesAsked;
+pub use copies::{Copies, NotCopied, ReplyCopy, Share};
 pub use deadlines::Deadlines;
 pub use director::{Attempt, Deciding, Director, ErrorReply, Next, Pricing};
 pub use engine::{Active, Engine, Engines};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sluicegate_core::usage::Usage;
 
+use crate::copies::NotCopied;
 use crate::director::Pricing;
 use crate::fault::{Fault, FaultKind};
 use crate::reason::Reason;
@@ -124,6 +125,8 @@ pub struct Outcome {
     pub unpriced: bool,
     /// The client took nothing for too long and was cut.
     pub stalled: bool,
+    /// Why there is no copy of a reply that was to be copied, and that may be whole.
+    pub not_copied: Option<NotCopied>,
 }
 
 impl Outcome {

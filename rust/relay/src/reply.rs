@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 
+use crate::copies::{Copies, Copying, NotCopied, ReplyCopy};
 use crate::engine::Active;
 
 /// Header names and values, as they go on the wire.
@@ -34,11 +35,14 @@ impl std::fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// A copy of everything that was sent, which can be taken when the reply has ended. It is copied because a frame may be a small slice of
-/// a large read.
-struct RetainedCopy {
-    text: BytesMut,
-    bound: usize,
+/// The copy of all frames.
+#[derive(Default)]
+enum CopyState {
+    /// None is wanted, or the reply will not be whole.
+    #[default]
+    None,
+    Made(Copying),
+    GivenUp(NotCopied),
 }
 
 /// Frames that have not been taken yet. The first one stays a slice of its read. Those behind it are copied into one buffer, so that they
@@ -95,7 +99,7 @@ struct ReplyState {
     stalled: bool,
     /// The sink waits for room or for the last frame to be taken. Else taking a frame need not wake it.
     awaited: bool,
-    kept: Option<RetainedCopy>,
+    copy: CopyState,
 }
 
 struct Shared {
@@ -140,7 +144,7 @@ fn ends(bound: usize, inline: bool) -> (Sink, Reply) {
             left: false,
             stalled: false,
             awaited: false,
-            kept: None,
+            copy: CopyState::None,
         }),
         bound,
         inline,
@@ -163,23 +167,23 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Keep a copy of all frames, up to `bound` bytes; past that nothing is kept.
-    pub fn keep(&mut self, bound: usize) {
-        self.shared.lock().kept = Some(RetainedCopy {
-            text: BytesMut::new(),
-            bound,
-        });
+    /// Copy all frames, up to `bound` bytes, and as long as `copies` has room: past that there is no copy.
+    pub fn copy(&mut self, bound: usize, copies: &Arc<Copies>) {
+        self.shared.lock().copy = CopyState::Made(Copying::new(bound, copies));
     }
 
-    /// What was kept, once.
-    pub(crate) fn take_kept(&mut self) -> Option<Bytes> {
-        let kept = self.shared.lock().kept.take();
-        kept.map(|kept| kept.text.freeze())
+    /// The copy, once, where one was wanted.
+    pub(crate) fn take_copy(&mut self) -> Option<Result<ReplyCopy, NotCopied>> {
+        match std::mem::take(&mut self.shared.lock().copy) {
+            CopyState::None => None,
+            CopyState::Made(copying) => Some(Ok(copying.whole())),
+            CopyState::GivenUp(why) => Some(Err(why)),
+        }
     }
 
-    /// Keep nothing: the reply will not be whole.
-    pub(crate) fn forget_kept(&mut self) {
-        self.shared.lock().kept = None;
+    /// Copy nothing: the reply will not be whole.
+    pub(crate) fn forget_copy(&mut self) {
+        self.shared.lock().copy = CopyState::None;
     }
 
     /// Count the exchange as under way for as long as this lives.
@@ -197,20 +201,15 @@ impl Sink {
     pub fn push(&mut self, frames: &mut Vec<Bytes>) {
         let mut state = self.shared.lock();
         if state.left {
-            // What is kept would lack them.
-            state.kept = None;
+            // The copy would lack them.
+            state.copy = CopyState::None;
             frames.clear();
             return;
         }
-        let bytes = frames.iter().map(Bytes::len).sum::<usize>();
-        if let Some(kept) = &mut state.kept {
-            if bytes > kept.bound - kept.text.len() {
-                state.kept = None;
-            } else {
-                frames
-                    .iter()
-                    .for_each(|frame| kept.text.extend_from_slice(frame));
-            }
+        if let CopyState::Made(copying) = &mut state.copy
+            && let Err(why) = copying.add(frames)
+        {
+            state.copy = CopyState::GivenUp(why);
         }
         frames.drain(..).for_each(|frame| state.waiting.add(frame));
         drop(state);

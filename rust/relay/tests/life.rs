@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate_core::api::Api;
-use sluicegate_relay::{Apis, Engines, FaultKind, Pricing, Taken};
+use sluicegate_relay::{Apis, Copies, Engines, FaultKind, NotCopied, Pricing, Taken};
 use support::{Answer, End, PATIENCE, Server, Setup, Way, both_ways, chat_chunk, head, upstream};
 
 const DONE: &str = "data: [DONE]\n\n";
@@ -123,8 +123,8 @@ fn dropped_after(setup: &Setup, engines: &Engines, frames: usize) -> sluicegate_
         }
     });
     assert_eq!(engines.any().active(), 0);
-    let (outcome, kept) = ended.recv_timeout(PATIENCE).unwrap();
-    assert!(kept.is_none(), "it was not whole");
+    let (outcome, copy) = ended.recv_timeout(PATIENCE).unwrap();
+    assert!(copy.is_none(), "it was not whole");
     assert!(ended.recv_timeout(PATIENCE).is_err(), "reported twice");
     assert!(matches!(reply.take(), Taken::Aborted));
     outcome
@@ -135,7 +135,7 @@ fn an_exchange_that_is_dropped_is_reported_once() {
     let server = stalling();
     let engines = support::engines();
     let mut setup = Setup::streaming(Way::Inline, &server);
-    setup.keep = Some(1 << 20);
+    setup.copied = Some(1 << 20);
     setup.pricing = Pricing::Rates(support::rates());
     let fault =
         |outcome: &sluicegate_relay::Outcome| outcome.fault.as_ref().map(|fault| fault.kind);
@@ -405,21 +405,44 @@ fn a_client_that_leaves_ends_the_wait_for_a_decision(way: Way) {
     assert_eq!(seen.fault(), Some(FaultKind::Connect));
 }
 
-fn what_is_kept_is_the_whole_reply_or_nothing(way: Way) {
+fn a_copy_is_the_whole_reply_or_nothing(way: Way) {
     let whole = finished().concat();
     let mut setup = Setup::streaming(way, &serving());
-    setup.keep = Some(whole.len());
-    assert_eq!(setup.run().kept.as_deref(), Some(whole.as_bytes()));
-    setup.keep = Some(whole.len() - 1);
-    assert_eq!(setup.run().kept, None, "too large");
+    setup.copied = Some(whole.len());
+    let seen = setup.run();
+    assert_eq!(seen.copy.as_deref(), Some(whole.as_bytes()));
+    assert_eq!(seen.outcome.not_copied, None);
+    drop(seen);
+    setup.copied = Some(whole.len() - 1);
+    let seen = setup.run();
+    assert!(seen.copy.is_none(), "too large");
+    assert_eq!(seen.outcome.not_copied, Some(NotCopied::TooLarge));
     let stalling = stalling();
     setup.base_url = stalling.base_url();
-    setup.keep = Some(1 << 20);
+    setup.copied = Some(1 << 20);
     setup.orders.leave_after_first_frame = true;
-    assert_eq!(setup.run().kept, None, "its client has left");
+    let seen = setup.run();
+    assert!(seen.copy.is_none(), "its client has left");
+    assert_eq!(seen.outcome.not_copied, None);
+    assert_eq!(setup.copies.taken(), 0);
 }
 
-fn a_reply_that_is_read_on_is_not_kept(way: Way) {
+fn replies_that_are_copied_have_a_bound_together(way: Way) {
+    let whole = finished().concat();
+    let mut setup = Setup::streaming(way, &serving());
+    setup.copied = Some(1 << 20);
+    setup.copies = Copies::new(2 * whole.len() - 1);
+    let first = setup.run();
+    assert_eq!(first.copy.as_deref(), Some(whole.as_bytes()));
+    let second = setup.run();
+    assert_eq!(second.body, whole.as_bytes(), "its client has all of it");
+    assert!(second.copy.is_none());
+    assert_eq!(second.outcome.not_copied, Some(NotCopied::NoRoom));
+    drop(first);
+    assert!(setup.run().copy.is_some(), "there is room again");
+}
+
+fn a_reply_that_is_read_on_is_not_copied(way: Way) {
     let server = upstream(|_| {
         vec![
             stream(&[chat_chunk("a", "null")]),
@@ -429,12 +452,12 @@ fn a_reply_that_is_read_on_is_not_kept(way: Way) {
         ]
     });
     let mut setup = Setup::streaming(way, &server);
-    setup.keep = Some(1 << 20);
+    setup.copied = Some(1 << 20);
     setup.drain = Some(Default::default());
     setup.orders.leave_after_first_frame = true;
     let seen = setup.run();
     assert_eq!(seen.outcome.finish_reason.as_deref(), Some("stop"));
-    assert_eq!(seen.kept, None, "frames are missing in it");
+    assert!(seen.copy.is_none(), "frames are missing in it");
 }
 
 fn a_client_that_was_sent_comments_alone_has_got_a_status(way: Way) {
@@ -459,7 +482,8 @@ both_ways!(
     engines_that_close_end_the_wait_for_an_attempt,
     a_decision_that_never_comes_does_not_hold_up_the_end,
     a_client_that_leaves_ends_the_wait_for_a_decision,
-    what_is_kept_is_the_whole_reply_or_nothing,
-    a_reply_that_is_read_on_is_not_kept,
+    a_copy_is_the_whole_reply_or_nothing,
+    replies_that_are_copied_have_a_bound_together,
+    a_reply_that_is_read_on_is_not_copied,
     a_client_that_was_sent_comments_alone_has_got_a_status,
 );

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluicegate_front::decisions::Decisions;
 use sluicegate_front::{Bounds, Callers, Front, Limits, Pace};
-use sluicegate_relay::DrainLimits;
+use sluicegate_relay::{Copies, DrainLimits};
 
 /// How long anything is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,6 +28,7 @@ pub(crate) fn listening(decisions: &Arc<Decisions>, http2: bool) -> (Front, Sock
             replies: 0,
         },
         max_requests: 100,
+        copies: Copies::new(1 << 20),
     };
     let front = Front::start(1, limits, Arc::clone(decisions)).unwrap();
     front.set_callers(Callers {

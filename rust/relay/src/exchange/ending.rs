@@ -25,7 +25,7 @@ impl Drop for Session {
             };
             let fault = Fault::new(kind, &self.outcome.upstream);
             if let Some(sink) = &mut self.sink {
-                sink.forget_kept();
+                sink.forget_copy();
             }
             self.outcome.fault.get_or_insert(fault);
             self.settle();
@@ -64,7 +64,7 @@ impl Session {
             self.outcome.fault = fault;
         }
         if let Some(sink) = &mut self.sink {
-            sink.forget_kept();
+            sink.forget_copy();
         }
         self.settle();
         self.abort();
@@ -138,8 +138,15 @@ impl Session {
         if let Some(last) = self.outcome.tries.last_mut() {
             last.settled(self.outcome.fault.as_ref(), status, took);
         }
-        let kept = self.sink.as_mut().and_then(Sink::take_kept);
-        self.director.ended(std::mem::take(&mut self.outcome), kept);
+        let copy = match self.sink.as_mut().and_then(Sink::take_copy) {
+            Some(Ok(copy)) => Some(copy),
+            Some(Err(why)) => {
+                self.outcome.not_copied = Some(why);
+                None
+            }
+            None => None,
+        };
+        self.director.ended(std::mem::take(&mut self.outcome), copy);
     }
 }
 

@@ -86,37 +86,48 @@ fn a_frame_behind_others_holds_no_more_than_itself() {
 }
 
 #[test]
-fn what_is_kept_is_all_of_it_or_nothing() {
+fn a_copy_is_all_of_it_or_nothing() {
     let (mut sink, mut reply) = reply(100);
-    sink.keep(6);
+    let copies = Copies::new(1 << 20);
+    sink.copy(6, &copies);
     sink.push(&mut vec![frame("abc")]);
     assert!(matches!(reply.take(), Taken::Frame(_)));
     sink.push(&mut vec![frame("d"), frame("ef")]);
-    assert_eq!(sink.take_kept().as_deref(), Some(&b"abcdef"[..]));
-    assert_eq!(sink.take_kept(), None, "once");
+    assert_eq!(&*sink.take_copy().unwrap().unwrap(), b"abcdef");
+    assert!(sink.take_copy().is_none(), "once");
 
-    sink.keep(2);
+    sink.copy(2, &copies);
     sink.push(&mut vec![frame("ab")]);
     sink.push(&mut vec![frame("c")]);
     sink.push(&mut vec![frame("d")]);
-    assert_eq!(sink.take_kept(), None, "more than the bound");
+    let given_up = sink.take_copy().unwrap().unwrap_err();
+    assert_eq!(given_up, NotCopied::TooLarge, "more than the bound");
 
-    sink.keep(100);
+    let full = Copies::new(2);
+    sink.copy(100, &full);
+    sink.push(&mut vec![frame("ab")]);
+    assert_eq!(full.taken(), 2);
+    sink.push(&mut vec![frame("c")]);
+    assert_eq!(full.taken(), 0, "it is given up");
+    let given_up = sink.take_copy().unwrap().unwrap_err();
+    assert_eq!(given_up, NotCopied::NoRoom);
+
+    sink.copy(100, &copies);
     sink.push(&mut vec![frame("ab")]);
     reply.leave(false);
     sink.push(&mut vec![frame("c")]);
-    assert_eq!(sink.take_kept(), None, "a part is missing");
+    assert!(sink.take_copy().is_none(), "a part is missing");
 }
 
 #[test]
-fn what_is_kept_holds_no_read() {
+fn a_copy_holds_no_read() {
     let (mut sink, mut reply) = reply(100);
     let (read, freed) = tracked(64_000);
-    sink.keep(100);
+    sink.copy(100, &Copies::new(1 << 20));
     sink.push(&mut vec![read.slice(..10)]);
     drop((read, reply.take_all()));
     assert!(freed.load(Ordering::SeqCst));
-    assert_eq!(sink.take_kept().map(|kept| kept.len()), Some(10));
+    assert_eq!(sink.take_copy().unwrap().unwrap().len(), 10);
 }
 
 #[test]

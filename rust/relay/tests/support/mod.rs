@@ -22,9 +22,9 @@ use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
-    Apis, Asked, Attempt, Deadlines, Deciding, Director, DrainLimits, Engine, Engines, ErrorReply,
-    Exchange, Fault, FaultKind, Next, Outcome, Pricing, ResponsesAsked, Route, Sink, Streaming,
-    Upstream, UpstreamSettings,
+    Apis, Asked, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
+    ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, ReplyCopy, ResponsesAsked,
+    Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
 
 pub(crate) use client::{Client, End, Orders, Way};
@@ -49,6 +49,9 @@ macro_rules! both_ways {
 }
 pub(crate) use both_ways;
 
+/// What is reported of an exchange that is over: how it ended, and the copy of its reply.
+pub(crate) type Ended = (Outcome, Option<ReplyCopy>);
+
 /// What the director does about a failure, and who hears of it.
 pub(crate) struct Script {
     /// The attempts that follow the first, in their order.
@@ -59,7 +62,7 @@ pub(crate) struct Script {
     pub(crate) failed: Box<dyn Fn(&Fault) + Send + Sync>,
     rates: Arc<pricing::Pricing>,
     priced_on: Arc<Mutex<Vec<String>>>,
-    ended: Sender<(Outcome, Option<Bytes>)>,
+    ended: Sender<Ended>,
 }
 
 impl Director for Script {
@@ -87,8 +90,8 @@ impl Director for Script {
         })
     }
 
-    fn ended(&mut self, outcome: Outcome, kept: Option<Bytes>) {
-        let _ = self.ended.send((outcome, kept));
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>) {
+        let _ = self.ended.send((outcome, copy));
     }
 }
 
@@ -172,7 +175,7 @@ pub(crate) struct Seen {
     pub(crate) body: Vec<u8>,
     pub(crate) end: End,
     pub(crate) outcome: Outcome,
-    pub(crate) kept: Option<Bytes>,
+    pub(crate) copy: Option<ReplyCopy>,
     pub(crate) left_at: Option<Instant>,
     headers: Vec<(String, String)>,
 }
@@ -194,7 +197,7 @@ impl Seen {
 
 pub(crate) struct Running {
     client: Client,
-    ended: Receiver<(Outcome, Option<Bytes>)>,
+    ended: Receiver<Ended>,
 }
 
 impl Running {
@@ -208,7 +211,7 @@ impl Running {
 
     /// The end of the exchange, and of the client. Exactly one outcome is reported.
     pub(crate) fn wait(self) -> Seen {
-        let (outcome, kept) = self
+        let (outcome, copy) = self
             .ended
             .recv_timeout(PATIENCE)
             .expect("the exchange did not end");
@@ -224,7 +227,7 @@ impl Running {
             body: got.body,
             end: got.end,
             outcome,
-            kept,
+            copy,
             left_at: got.left_at,
             headers: got.headers,
         }
@@ -256,7 +259,9 @@ pub(crate) struct Setup {
     pub(crate) body: Option<Bytes>,
     pub(crate) pricing: Pricing,
     pub(crate) client_stall: Option<Duration>,
-    pub(crate) keep: Option<usize>,
+    /// The bytes of the reply that are copied at most.
+    pub(crate) copied: Option<usize>,
+    pub(crate) copies: Arc<Copies>,
     /// Read on after the client has left.
     pub(crate) drain: Option<DrainLimits>,
     pub(crate) silent_director: bool,
@@ -280,7 +285,8 @@ impl Setup {
             body: None,
             pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
             client_stall: None,
-            keep: None,
+            copied: None,
+            copies: Copies::new(1 << 20),
             drain: None,
             silent_director: false,
             priced_on: Arc::default(),
@@ -361,9 +367,9 @@ impl Setup {
         attempt: &Attempt,
         mut sink: Sink,
         failed: impl Fn(&Fault) + Send + Sync + 'static,
-    ) -> (Exchange, Receiver<(Outcome, Option<Bytes>)>) {
-        if let Some(bound) = self.keep {
-            sink.keep(bound);
+    ) -> (Exchange, Receiver<Ended>) {
+        if let Some(bound) = self.copied {
+            sink.copy(bound, &self.copies);
         }
         let (tx, ended) = channel();
         let exchange = Exchange {
