@@ -4,7 +4,9 @@ They look like `{"error": {"message", "type", "code", "param"}}`. What an upstre
 `upstream_error` and the fault's kind as its code: the name that metrics and the log show, too.
 """
 
+import itertools
 import json
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +15,8 @@ from sluicegate.gateway.admission import Refusal
 
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
+# Of an error body in a form that nobody knows.
+_MEMBERS_SEARCHED = 100
 
 ERROR_HEADER = b"x-sluicegate-error"
 """Only on what the gateway itself answers: an error that an upstream made is without it."""
@@ -177,7 +181,7 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
         code = document["error"].get("code")
         known = code[:64] if isinstance(code, str) else "status"
         return ErrorReply(fault.status, known, [_JSON, *headers], fault.body)
-    # Flat forms (`{"object": "error", "message": …}`, `{"detail": …}`, `{"error": "text"}`) and HTML pages.
+    # Flat forms (`{"object": "error", "message": …}`, `{"detail": …}`, `{"error": "…"}`), nested ones, HTML.
     message = (document and _said(document)) or _sentence(fault.message)
     return error_reply(fault.status, message, type="upstream_error", code="status", headers=tuple(headers))
 
@@ -197,6 +201,25 @@ def _said(document: dict[str, Any]) -> str | None:
             value = json.dumps(value, ensure_ascii=False)
         if isinstance(value, str) and value:
             return value[:_MESSAGE_LIMIT]
+    return _said_within(document)
+
+
+def _said_within(document: dict[str, Any]) -> str | None:
+    """The text that lies least deep among members that are named as messages are (llms.py's is
+    `responseStatus.message`)."""
+    waiting: deque[object] = deque([document])
+    for _ in range(_MEMBERS_SEARCHED):
+        if not waiting:
+            return None
+        value = waiting.popleft()
+        if isinstance(value, list):
+            waiting.extend(value[:_MEMBERS_SEARCHED])
+        elif isinstance(value, dict):
+            for name in ("message", "detail", "error", "errors"):
+                text = value.get(name)
+                if isinstance(text, str) and text:
+                    return text[:_MESSAGE_LIMIT]
+            waiting.extend(itertools.islice(value.values(), _MEMBERS_SEARCHED))
     return None
 
 
