@@ -366,7 +366,7 @@ class Fault:
     headers: Final[list[tuple[bytes, bytes]]]
     """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
     body: Final[bytes]
-    """The upstream's error body, bounded; empty unless the kind is `status`."""
+    """The upstream's error body, or what a large one says; empty unless the kind is `status`."""
 
 FAULT_KINDS: tuple[str, ...]
 FAULT_REASONS: tuple[str, ...]

@@ -11,19 +11,20 @@ use crate::fault::FaultKind;
 pub struct Deadlines {
     /// Until a connection stands, TLS included.
     pub connect: Option<Duration>,
-    /// From the start of the attempt until the reply's first body byte.
+    /// From when the request is ready to be sent until the reply's first body byte.
     pub first_byte: Option<Duration>,
-    /// From the start of the attempt until the first text, reasoning or tool call of a stream.
+    /// From when the request is ready to be sent until the first text, reasoning or tool call of a stream.
     pub first_token: Option<Duration>,
     /// Between two of them. Comments, pings and empty deltas do not count.
     pub between_tokens: Option<Duration>,
-    /// From the start of the attempt until the end of the reply.
+    /// From when the request is ready to be sent until the end of the reply.
     pub total: Option<Duration>,
 }
 
 /// Where a reply stands, as far as deadlines go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
+    /// When the request was ready to be sent, later by what it took to make it again.
     pub(crate) started: Instant,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_token: Option<Instant>,

@@ -23,6 +23,7 @@ use crate::deadlines::Progress;
 use crate::decode::ReplyBody;
 use crate::director::{Attempt, Director, Next, Pricing};
 use crate::engine::{Active, Engine, LAST_WORDS};
+use crate::error_body;
 use crate::fault::{Fault, FaultKind};
 use crate::headers;
 use crate::keepalive::KeepAlive;
@@ -37,9 +38,6 @@ use crate::upstream::{Route, Upstream};
 mod ending;
 
 use ending::Pumping;
-
-/// The most that is read of an upstream's error body, in bytes: enough for any message, too little to hurt.
-const ERROR_BODY_LIMIT: usize = 1024 * 1024;
 
 /// The most attempts of one exchange: a director that always gives another route must not cause an endless loop.
 const MAX_ATTEMPTS: u32 = 32;
@@ -310,7 +308,6 @@ impl Session {
     async fn attempt(&mut self, attempt: &Attempt) -> Tried {
         let route = &attempt.route;
         let upstream = Arc::clone(&route.upstream);
-        let started = Instant::now();
         self.leaving.set_drain(route.drain);
         let form = match self.form(&upstream).await {
             Ok(form) => form,
@@ -328,17 +325,20 @@ impl Session {
             return internal();
         };
         let (stream, mut usage) = form.streaming(&given.request, &upstream);
-        let progress = Progress {
-            started,
+        let mut progress = Progress {
+            started: Instant::now(),
             first_byte: None,
             last_token: None,
             streaming: stream.unwrap_or(self.streams),
         };
         let mut fresh = false;
         let response = loop {
+            let making = Instant::now();
             let Some(body) = self.body(&form, &route.model, stream, usage).await else {
                 return Tried::Failed(Fault::new(FaultKind::Shutdown, &upstream.name));
             };
+            // Its deadlines are for the upstream: what the gateway needs to make the request does not count.
+            progress.started += making.elapsed();
             let Some(given) = &self.given else {
                 return internal();
             };
@@ -367,7 +367,7 @@ impl Session {
                 return Tried::Left;
             }
             let status = response.status();
-            let fault = match self.read_error(response, route, started).await {
+            let mut fault = match self.read_error(response, route, progress.started).await {
                 Ok(fault) => fault,
                 Err(tried) => return tried,
             };
@@ -378,6 +378,7 @@ impl Session {
                 usage = UsageAsk::Remove;
                 continue;
             }
+            fault.body = error_body::kept(fault.body);
             return Tried::Failed(fault);
         };
         let declared = headers::declare_event_stream(response.headers());
@@ -431,7 +432,7 @@ impl Session {
         let mut collected = Vec::new();
         let read = async {
             while let Some(Ok(data)) = std::future::poll_fn(|cx| body.poll_read(cx)).await {
-                let room = ERROR_BODY_LIMIT - collected.len();
+                let room = error_body::MOST_READ - collected.len();
                 collected.extend_from_slice(&data[..data.len().min(room)]);
                 if data.len() >= room {
                     break;

@@ -134,7 +134,7 @@ pub struct Fault {
     pub reason: Option<Reason>,
     /// The upstream's headers that may go to the client, for [`FaultKind::Status`].
     pub headers: HeaderList,
-    /// The upstream's error body, bounded, for [`FaultKind::Status`].
+    /// The upstream's error body, for [`FaultKind::Status`]; of a large one what it says, in short.
     pub body: Bytes,
     /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`]; how the body begins that
     /// is no reply of the API, for [`FaultKind::Protocol`].

@@ -17,6 +17,7 @@ mod decode;
 mod dial;
 pub mod director;
 mod engine;
+mod error_body;
 pub mod exchange;
 pub mod fault;
 mod gaps;

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::offload::LARGE;
-use sluicegate_relay::{Pricing, Streaming};
+use sluicegate_relay::{Fault, Pricing, Streaming};
 use support::{Answer, End, Setup, Way, both_ways, chat_chunk, head, rates, upstream};
 
 const USAGE: &str = r#""usage":{"prompt_tokens":14,"completion_tokens":7,"total_tokens":21}"#;
@@ -193,6 +195,73 @@ fn a_large_request_is_edited_and_translated_as_a_small_one(way: Way) {
         assert!(request.contains(&format!(r#""content":"{text}""#)));
         assert!(request.contains(r#""include_usage":true"#));
     }
+}
+
+#[test]
+fn a_large_error_is_passed_on_in_short() {
+    let body = format!(
+        r#"{{"error":{{"message":"{}","code":"bad"}}}}"#,
+        "w".repeat(300_000)
+    );
+    let head = format!(
+        "HTTP/1.1 500 Internal Server Error\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let reply = head + &body;
+    let server = upstream(move |_| vec![Answer::Write(reply.clone().into()), Answer::Close]);
+    let setup = Setup::streaming(Way::Inline, &server);
+    let (tell, told) = channel();
+    let failed = move |fault: &Fault| tell.send(fault.clone()).unwrap();
+    setup
+        .submit_heard(&support::engines(), &setup.attempt(), failed)
+        .wait();
+    let fault = told.recv_timeout(support::PATIENCE).unwrap();
+    assert_eq!(fault.status, Some(500));
+    let said = String::from_utf8(fault.body.to_vec()).unwrap();
+    assert!(said.starts_with(r#"{"error":{"message":"www"#), "{said}");
+    assert!(said.ends_with(r#"…","code":"bad"}}"#), "{said}");
+    assert!(said.len() < 2_000, "{said}");
+}
+
+/// More than the threads that an engine has for large texts.
+const MORE_THAN_ALL: usize = 600;
+
+#[test]
+fn what_the_gateway_needs_for_a_request_is_not_the_upstreams_time() {
+    let limit = Duration::from_secs(1);
+    let body = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
+    let reply = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let server = upstream(move |_| vec![Answer::Write(reply.clone().into()), Answer::Close]);
+    let mut setup = Setup::streaming(Way::Inline, &server);
+    setup.client_streams = false;
+    setup.api = Api::Responses;
+    setup.body = Some(format!(r#"{{"model":"ours","input":"{}"}}"#, "w".repeat(2 * LARGE)).into());
+    setup.deadlines.first_byte = Some(limit);
+    setup.deadlines.first_token = Some(limit);
+    setup.deadlines.total = Some(limit);
+
+    let engines = support::engines();
+    let held = Arc::new(Mutex::new(()));
+    let guard = held.lock().unwrap();
+    let (tell, told) = channel();
+    let occupied = Arc::clone(&held);
+    engines.any().spawn(async move {
+        for _ in 0..MORE_THAN_ALL {
+            let held = Arc::clone(&occupied);
+            tokio::task::spawn_blocking(move || drop(held.lock()));
+        }
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(support::PATIENCE).unwrap();
+    let running = setup.submit(&engines, &setup.attempt());
+    std::thread::sleep(limit + limit / 5);
+    drop(guard);
+    let seen = running.wait();
+    assert_eq!(seen.fault(), None);
+    assert_eq!(seen.status, Some(200));
 }
 
 both_ways!(

@@ -154,7 +154,7 @@ impl Session {
 pub(super) struct Pumping<'a> {
     pub(super) pump: Pump,
     pub(super) outcome: &'a mut Outcome,
-    /// When the attempt began.
+    /// When the attempt's request was sent.
     pub(super) offset: std::time::Duration,
 }
 
