@@ -2,10 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // What fails here fails the test.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use sluicegate_front::Front;
 use sluicegate_front::decisions::{Decisions, Event};
 
@@ -58,4 +63,46 @@ fn a_request_that_nothing_was_decided_about_is_told() {
         (ended.outcome.status, ended.outcome.code),
         (503, Some("shutdown"))
     );
+}
+
+/// More clients than tasks that an engine runs before it asks whether it is to end.
+const MANY: usize = 90;
+
+async fn ask_over_http2(address: SocketAddr) -> (u16, Bytes) {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::post(format!("http://{address}/v1/chat/completions"))
+        .body(Full::new(Bytes::from_static(b"{}")))
+        .unwrap();
+    let reply = sender.send_request(request).await.unwrap();
+    let status = reply.status().as_u16();
+    (
+        status,
+        reply.into_body().collect().await.unwrap().to_bytes(),
+    )
+}
+
+#[test]
+fn all_are_told_over_http2() {
+    let decisions = Arc::new(Decisions::new(PATIENCE));
+    let (front, address) = listening(&decisions, true);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let asking = (0..MANY).map(|_| runtime.spawn(ask_over_http2(address)));
+    let asking = asking.collect::<Vec<_>>();
+    let until = Instant::now() + PATIENCE;
+    // Held, so that they wait to be decided about.
+    let mut arrived = Vec::new();
+    while arrived.len() < MANY {
+        assert!(Instant::now() < until, "only {} came", arrived.len());
+        arrived.extend(decisions.wait(PATIENCE));
+    }
+    front.close();
+    for one in asking {
+        let (status, body) = runtime.block_on(one).unwrap();
+        assert_eq!(status, 503);
+        assert!(body.windows(10).any(|part| part == b"\"shutdown\""));
+    }
 }

@@ -19,6 +19,10 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// The part of it in which an exchange may still ask what to tell its client.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(700);
 
+/// How many turns an engine's tasks get once no exchange is under way, in each of which some sixty of them run: over HTTP/2 a connection is a
+/// task of its own, which has yet to write what its exchanges have handed over.
+const LAST_TURNS: u32 = 256;
+
 /// What all engines of a process share: nothing that a token's way touches.
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -191,6 +195,9 @@ async fn until_closed(stop: &CancellationToken, shared: &Shared) {
     if shared.active.load(Ordering::Acquire) > 0 {
         // Past the grace the runtime drops what is left; each exchange settles its outcome when dropped.
         let _ = tokio::time::timeout(CLOSE_GRACE, idle).await;
+    }
+    for _ in 0..LAST_TURNS {
+        tokio::task::yield_now().await;
     }
 }
 
