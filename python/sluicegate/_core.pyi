@@ -295,11 +295,12 @@ class ResponsesTarget:
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
-    `headers` are set on each request (the authorization, say). `api`: what it serves, `chat`, `responses` or
-    `both`; `repair`: its Responses streams are made anew; `harmony`: its content is the raw text of gpt-oss.
-    `forward_headers`, `reply_headers`: names that are passed on, up and down, beside those that always are.
-    `ask_usage`: send `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to,
-    whatever the URL's host. `client_certificate`: paths of a PEM certificate chain and its key.
+    `headers` are set on each request (the authorization, say). `serves`: what it has of `chat`, `responses`
+    and `messages` (default: `chat`); a request to another of them is translated to the first. `repair`: its
+    Responses streams are made anew; `harmony`: its content is the raw text of gpt-oss. `forward_headers`,
+    `reply_headers`: names that are passed on, up and down, beside those that always are. `ask_usage`: send
+    `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to, whatever the URL's
+    host. `client_certificate`: paths of a PEM certificate chain and its key.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
     that cannot be used.
     """
@@ -310,7 +311,7 @@ class Upstream:
         base_url: str,
         *,
         headers: _Headers | None = None,
-        api: str = "chat",
+        serves: Sequence[str] | None = None,
         chat: ChatTarget | None = None,
         responses: ResponsesTarget | None = None,
         repair: bool = False,

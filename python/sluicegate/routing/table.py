@@ -78,7 +78,7 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         name,
         config.base_url,
         headers=headers,
-        api=config.api,
+        serves=("chat", "responses") if config.api == "both" else (config.api,),
         chat=ChatTarget(
             instructions_role=config.chat.instructions_role,
             reasoning_field=config.chat.reasoning_field,

@@ -8,12 +8,14 @@ use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use sluicegate_core::api::Api;
 use sluicegate_core::protocols::responses::request::from_chat::ResponsesTarget;
 use sluicegate_core::protocols::responses::request::to_chat::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
+use sluicegate_core::protocols::{Serves, Targets};
 use sluicegate_core::usage::Dialect;
-use sluicegate_relay::{Apis, Deadlines, Route, Streaming, Upstream, UpstreamSettings};
+use sluicegate_relay::{Deadlines, Route, Streaming, Upstream, UpstreamSettings};
 
 use crate::errors;
 
@@ -152,6 +154,13 @@ fn unknown(name: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{name} cannot be '{value}'"))
 }
 
+/// The protocols that an upstream serves, by their names.
+fn served(names: Vec<String>) -> PyResult<Serves> {
+    let apis: Option<Vec<Api>> = names.iter().map(|name| Api::named(name)).collect();
+    apis.and_then(Serves::new)
+        .ok_or_else(|| unknown("serves", &names.join(", ")))
+}
+
 #[pyclass(name = "Upstream", module = "sluicegate._core", frozen)]
 pub(crate) struct PyUpstream {
     inner: Arc<Upstream>,
@@ -161,7 +170,7 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, api="chat", chat=None, responses=None, repair=false, harmony=false, deadlines=None, dialect=None,
+        name, base_url, *, headers=None, serves=None, chat=None, responses=None, repair=false, harmony=false, deadlines=None, dialect=None,
         ask_usage=true, streaming="auto", forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None,
         ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
@@ -171,7 +180,7 @@ impl PyUpstream {
         name: &str,
         base_url: String,
         headers: Option<PyHeaders>,
-        api: &str,
+        serves: Option<Vec<String>>,
         chat: Option<&PyChatTarget>,
         responses: Option<&PyResponsesTarget>,
         repair: bool,
@@ -194,11 +203,13 @@ impl PyUpstream {
         let settings = UpstreamSettings {
             base_url,
             headers: headers.map(header_list).unwrap_or_default(),
-            apis: Apis::from_str(api).map_err(|()| unknown("api", api))?,
-            chat: chat.map(|chat| chat.inner.clone()).unwrap_or_default(),
-            responses: responses
-                .map(|responses| responses.inner.clone())
-                .unwrap_or_default(),
+            serves: serves.map(served).transpose()?.unwrap_or_default(),
+            targets: Targets {
+                chat: chat.map(|chat| chat.inner.clone()).unwrap_or_default(),
+                responses: responses
+                    .map(|responses| responses.inner.clone())
+                    .unwrap_or_default(),
+            },
             repair,
             harmony,
             deadlines: deadlines

@@ -14,3 +14,45 @@ pub enum Api {
     /// `/v1/messages`
     Messages,
 }
+
+impl Api {
+    /// All of them.
+    pub const ALL: [Api; 5] = [
+        Api::Chat,
+        Api::Completions,
+        Api::Embeddings,
+        Api::Responses,
+        Api::Messages,
+    ];
+
+    /// Its stable name, which configurations have, too.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Api::Chat => "chat",
+            Api::Completions => "completions",
+            Api::Embeddings => "embeddings",
+            Api::Responses => "responses",
+            Api::Messages => "messages",
+        }
+    }
+
+    /// The one that is called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Api::ALL.into_iter().find(|api| api.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_found_by_its_name() {
+        for api in Api::ALL {
+            assert_eq!(Api::named(api.as_str()), Some(api));
+        }
+        assert_eq!(Api::named("both"), None);
+    }
+}

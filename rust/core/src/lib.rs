@@ -16,6 +16,7 @@ pub mod mode;
 pub mod output;
 pub mod pipeline;
 pub mod pricing;
+pub mod protocol;
 pub mod protocols;
 pub mod record;
 pub mod request;

@@ -1,6 +1,7 @@
 //! The paths that are forwarded to upstreams.
 
 use sluicegate_core::api::Api;
+use sluicegate_core::protocols;
 
 /// An endpoint that is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,12 +56,7 @@ impl Endpoint {
     /// Where upstreams have it, below their base URL.
     #[must_use]
     pub fn path(self) -> &'static str {
-        match self {
-            Endpoint::ChatCompletions => "/chat/completions",
-            Endpoint::Completions => "/completions",
-            Endpoint::Embeddings => "/embeddings",
-            Endpoint::Responses => "/responses",
-        }
+        protocols::of(self.api()).path()
     }
 
     pub(crate) fn api(self) -> Api {

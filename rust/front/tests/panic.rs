@@ -16,14 +16,14 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits as CoreLimits;
 use sluicegate_core::pricing::{self, CostStyle};
+use sluicegate_core::protocols::Serves;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
 use sluicegate_front::{Endpoint, Front, Submission};
-use sluicegate_relay::{
-    Apis, Attempt, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings,
-};
+use sluicegate_relay::{Attempt, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings};
 
 mod support;
 
@@ -76,7 +76,7 @@ fn upstream() -> Route {
     });
     let settings = UpstreamSettings {
         base_url: format!("http://127.0.0.1:{port}/v1"),
-        apis: Apis::Responses,
+        serves: Serves::new([Api::Responses]).unwrap(),
         ..UpstreamSettings::default()
     };
     Route {

@@ -9,8 +9,8 @@ use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::responses::request::from_chat::from_chat;
+use sluicegate_core::protocols::{self, Target};
 use sluicegate_core::request::{Request, UsageAsk};
 
 use crate::fault::{Fault, FaultKind};
@@ -42,13 +42,6 @@ pub(crate) struct Given {
     pub(crate) headers: HeaderMap,
 }
 
-/// What an upstream wants to be sent.
-#[derive(Clone, PartialEq)]
-enum Target {
-    Chat(ChatTarget),
-    Responses(ResponsesTarget),
-}
-
 /// One request as one upstream is to have it.
 pub(crate) struct Form {
     pub(crate) api: Api,
@@ -77,9 +70,10 @@ impl Form {
         asked: &Request,
         upstream: &Upstream,
     ) -> (Option<bool>, UsageAsk) {
-        let is_chat = matches!(self.api, Api::Chat | Api::Completions);
+        let protocol = protocols::of(self.api);
         // Whether a reply can be given in the other form than it came in.
-        let converts = is_chat || self.translated.is_some() || self.is_repaired_by(upstream);
+        let converts =
+            protocol.folds() || self.translated.is_some() || self.is_repaired_by(upstream);
         let request = self.request(asked);
         let stream = match upstream.streaming {
             Streaming::Always if converts && !request.stream() => Some(true),
@@ -87,7 +81,7 @@ impl Form {
             _ => None,
         };
         let usage = match stream.unwrap_or(request.stream()) {
-            _ if !is_chat => UsageAsk::Leave,
+            _ if !protocol.asks_usage() => UsageAsk::Leave,
             // Upstreams refuse the options of a stream where there is none (9router#3081).
             false if request.stream() => UsageAsk::Remove,
             true if !upstream.ask_usage => UsageAsk::Remove,
@@ -119,23 +113,21 @@ impl Forms {
         request: &Request,
         upstream: &Upstream,
     ) -> Result<Form, Fault> {
-        if upstream.apis.serve(api) {
+        let asked = api;
+        let api = upstream.serves.instead_of(asked);
+        if api == asked {
             return Ok(Form {
                 api,
                 translated: None,
             });
         }
-        let (api, target) = match self.responses {
-            Some(_) => (Api::Chat, Target::Chat(upstream.chat.clone())),
-            None => (
-                Api::Responses,
-                Target::Responses(upstream.responses.clone()),
-            ),
-        };
+        let target = upstream.targets.of(api);
+        let target = target.ok_or_else(|| untranslatable(asked, api, upstream))?;
         let translated = match self.made.iter().find(|(made, _)| *made == target) {
             Some((_, translated)) => Arc::clone(translated),
             None => {
-                let translated = Arc::new(self.translate(request, &target, upstream)?);
+                let translated = self.translate(asked, request, &target, upstream)?;
+                let translated = Arc::new(translated);
                 self.made.push((target, Arc::clone(&translated)));
                 translated
             }
@@ -148,20 +140,26 @@ impl Forms {
 
     fn translate(
         &self,
+        asked: Api,
         request: &Request,
         target: &Target,
         upstream: &Upstream,
     ) -> Result<Translated, Fault> {
         let internal = || Fault::new(FaultKind::Internal, &upstream.name);
-        let translated = match target {
-            Target::Chat(target) => {
-                let asked = self.responses.as_ref().ok_or_else(internal)?;
+        let translated = match (target, &self.responses) {
+            (Target::Chat(target), Some(asked)) => {
                 let chat = asked.request.to_chat(target);
                 chat.map(|chat| (chat.body, chat.left_out))
             }
-            Target::Responses(target) => {
-                let asked = from_chat(request, target);
-                asked.map(|asked| (asked.body, asked.left_out))
+            (Target::Responses(target), None) if asked == Api::Chat => {
+                let response = from_chat(request, target);
+                response.map(|response| (response.body, response.left_out))
+            }
+            (Target::Chat(_), None) => {
+                return Err(untranslatable(asked, Api::Chat, upstream));
+            }
+            (Target::Responses(_), _) => {
+                return Err(untranslatable(asked, Api::Responses, upstream));
             }
         };
         let (body, left_out) = translated.map_err(|refusal| {
@@ -192,20 +190,18 @@ impl Forms {
     }
 }
 
+/// The upstream has another protocol, and no request of this one can be put into that.
+fn untranslatable(asked: Api, served: Api, upstream: &Upstream) -> Fault {
+    let [asked, served] = [asked, served].map(|api| protocols::of(api).path());
+    let message = format!(
+        "Requests to {asked} cannot be translated to {served}, which is what the model's upstream serves."
+    );
+    Fault::untranslatable(&upstream.name, "", &message)
+}
+
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
-}
-
-/// The endpoint of an interface that requests are translated to, below an upstream's base URL.
-pub(crate) const fn path_of(api: Api) -> &'static str {
-    match api {
-        Api::Chat => "/chat/completions",
-        Api::Completions => "/completions",
-        Api::Embeddings => "/embeddings",
-        Api::Responses => "/responses",
-        Api::Messages => "/messages",
-    }
 }

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
-use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
+use sluicegate_core::protocols::{self, ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use tokio::time::Instant;
 
@@ -266,7 +266,7 @@ impl Session {
         let gone = || Fault::new(FaultKind::Shutdown, &upstream.name);
         let mut given = self.given.take().ok_or_else(gone)?;
         let (api, upstream_there) = (self.api, Arc::clone(upstream));
-        let large = given.request.body().len() > LARGE && !upstream.apis.serve(api);
+        let large = given.request.body().len() > LARGE && !upstream.serves.has(api);
         let formed = offload(large, move || {
             let form = given.forms.of(api, &given.request, &upstream_there);
             (given, form)
@@ -318,7 +318,7 @@ impl Session {
             return internal();
         };
         let path = match form.translated {
-            Some(_) => asked::path_of(form.api),
+            Some(_) => protocols::of(form.api).path(),
             None => &*given.path,
         };
         let Some(uri) = upstream.uri(path) else {

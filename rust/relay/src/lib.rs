@@ -50,4 +50,4 @@ pub use outcome::{Outcome, Try};
 pub use reason::Reason;
 pub use reply::{Aborted, Batch, Head, HeaderList, Reply, Sink, Taken, inline_reply, reply};
 pub use signal::Signal;
-pub use upstream::{Apis, Route, Streaming, Upstream, UpstreamError, UpstreamSettings};
+pub use upstream::{Route, Streaming, Upstream, UpstreamError, UpstreamSettings};

@@ -11,11 +11,9 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_core::api::Api;
-use sluicegate_core::protocols::responses::request::from_chat::ResponsesTarget;
-use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::{self, Serves, Targets};
 use sluicegate_core::usage::Dialect;
 
-use crate::asked::path_of;
 use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
@@ -48,42 +46,6 @@ impl std::str::FromStr for Streaming {
     }
 }
 
-/// Which of the two interfaces for conversations an upstream serves. Requests to one that it does not are translated to the other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Apis {
-    /// Chat Completions.
-    #[default]
-    Chat,
-    /// Responses.
-    Responses,
-    /// Both.
-    Both,
-}
-
-impl Apis {
-    /// Whether requests to `api` go to the upstream as they came.
-    pub fn serve(self, api: Api) -> bool {
-        match api {
-            Api::Chat => self != Apis::Responses,
-            Api::Responses => self != Apis::Chat,
-            Api::Completions | Api::Embeddings | Api::Messages => true,
-        }
-    }
-}
-
-impl std::str::FromStr for Apis {
-    type Err = ();
-
-    fn from_str(name: &str) -> Result<Self, ()> {
-        match name {
-            "chat" => Ok(Self::Chat),
-            "responses" => Ok(Self::Responses),
-            "both" => Ok(Self::Both),
-            _ => Err(()),
-        }
-    }
-}
-
 /// How an upstream is spoken to.
 #[derive(Debug, Clone)]
 pub struct UpstreamSettings {
@@ -92,11 +54,9 @@ pub struct UpstreamSettings {
     /// Set on each request, in place of the client's of the same name.
     pub headers: Vec<(Bytes, Bytes)>,
     /// What it serves.
-    pub apis: Apis,
-    /// How requests for a response are put to it where it serves Chat Completions only.
-    pub chat: ChatTarget,
-    /// How requests to Chat Completions are put to it where it serves Responses only.
-    pub responses: ResponsesTarget,
+    pub serves: Serves,
+    /// How it wants requests of other protocols.
+    pub targets: Targets,
     /// Its Responses streams break the protocol: their events are made anew.
     pub repair: bool,
     /// It passes the raw text of gpt-oss models on as content.
@@ -135,9 +95,8 @@ impl Default for UpstreamSettings {
         Self {
             base_url: String::new(),
             headers: Vec::new(),
-            apis: Apis::default(),
-            chat: ChatTarget::default(),
-            responses: ResponsesTarget::default(),
+            serves: Serves::default(),
+            targets: Targets::default(),
             repair: false,
             harmony: false,
             deadlines: Deadlines::default(),
@@ -192,15 +151,6 @@ impl std::fmt::Display for UpstreamError {
 
 impl std::error::Error for UpstreamError {}
 
-/// Most requests go to one of these.
-const PATHS: [&str; 5] = [
-    path_of(Api::Chat),
-    path_of(Api::Completions),
-    path_of(Api::Embeddings),
-    path_of(Api::Responses),
-    path_of(Api::Messages),
-];
-
 /// An inference server and its connections. Cheap to share.
 pub struct Upstream {
     /// The configured name.
@@ -209,9 +159,8 @@ pub struct Upstream {
     /// Those of the usual paths.
     uris: Vec<(&'static str, Uri)>,
     pub(crate) headers: HeaderMap,
-    pub(crate) apis: Apis,
-    pub(crate) chat: ChatTarget,
-    pub(crate) responses: ResponsesTarget,
+    pub(crate) serves: Serves,
+    pub(crate) targets: Targets,
     pub(crate) repair: bool,
     pub(crate) harmony: bool,
     pub(crate) deadlines: Deadlines,
@@ -254,9 +203,10 @@ impl Upstream {
         let reply_headers = names(&settings.reply_headers, headers::may_go_down)?;
         let tls = tls_config(&settings)?;
         let base = settings.base_url.trim_end_matches('/').to_owned();
-        let uris = PATHS
+        let uris = Api::ALL
             .into_iter()
-            .map(|path| {
+            .map(|api| {
+                let path = protocols::of(api).path();
                 Ok((
                     path,
                     format!("{base}{path}").parse().map_err(|_| bad_url())?,
@@ -268,9 +218,8 @@ impl Upstream {
             base,
             uris,
             headers,
-            apis: settings.apis,
-            chat: settings.chat.clone(),
-            responses: settings.responses.clone(),
+            serves: settings.serves.clone(),
+            targets: settings.targets.clone(),
             repair: settings.repair,
             harmony: settings.harmony,
             deadlines: settings.deadlines,

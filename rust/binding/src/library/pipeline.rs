@@ -167,14 +167,8 @@ impl PyPipeline {
         dialect: Option<&str>,
         price: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let api = match api {
-            "chat" => Api::Chat,
-            "completions" => Api::Completions,
-            "embeddings" => Api::Embeddings,
-            "responses" => Api::Responses,
-            "messages" => Api::Messages,
-            _ => return Err(PyValueError::new_err(format!("unknown API '{api}'"))),
-        };
+        let api =
+            Api::named(api).ok_or_else(|| PyValueError::new_err(format!("unknown API '{api}'")))?;
         let mut plan = ReplyPlan::new(api, streams);
         plan.upstream.dialect = dialect_named(dialect)?;
         if let ClientProtocol::Chat(usage) | ClientProtocol::Completions(usage) =

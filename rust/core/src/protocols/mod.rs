@@ -1,6 +1,9 @@
 //! The protocols, a folder for each, and the one place that names all of them: who reads a reply, and who writes it.
 //!
-//! * [`chat`]: Chat Completions, and text completions.
+//! * [`chat`]: Chat Completions.
+//! * [`completions`]: text completions.
+//! * [`embeddings`]: embeddings.
+//! * [`messages`]: the Messages interface.
 //! * [`responses`]: the Responses interface.
 //!
 //! What protocols share is in [`input`](crate::input) and [`output`](crate::output): they do not know each other. A reply goes to its
@@ -8,12 +11,17 @@
 //! of those.
 
 pub mod chat;
+pub mod completions;
+pub mod embeddings;
+pub mod messages;
 pub mod responses;
+mod target;
 
 use crate::api::Api;
 use crate::harmony::HarmonyChunks;
 use crate::limits::Limits;
 use crate::output::{Reader, Writer};
+use crate::protocol::Protocol;
 use crate::usage::Dialect;
 
 use chat::reading::ChatChunks;
@@ -22,6 +30,20 @@ use responses::echo::Asked;
 use responses::reading::ResponseEvents;
 use responses::writing::ResponsesWriter;
 use responses::writing::renamed::Renamed;
+
+pub use target::{Serves, Target, Targets};
+
+/// The protocol that is called `api`.
+#[must_use]
+pub fn of(api: Api) -> &'static dyn Protocol {
+    match api {
+        Api::Chat => &chat::Chat,
+        Api::Completions => &completions::Completions,
+        Api::Embeddings => &embeddings::Embeddings,
+        Api::Responses => &responses::Responses,
+        Api::Messages => &messages::Messages,
+    }
+}
 
 /// Tells the time, in seconds since 1970.
 pub type Clock = fn() -> u64;

@@ -18,11 +18,12 @@ use sluicegate_core::cost::Members;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::pricing::{self, CostStyle, Rates, Tariff};
+use sluicegate_core::protocols::Serves;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
-    Apis, Asked, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
+    Asked, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
     ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, ReplyCopy, ResponsesAsked,
     Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
@@ -252,7 +253,7 @@ pub(crate) struct Setup {
     pub(crate) orders: Orders,
     pub(crate) keepalive: Option<Duration>,
     pub(crate) streaming: Streaming,
-    pub(crate) apis: Apis,
+    pub(crate) serves: Api,
     pub(crate) api: Api,
     pub(crate) client_streams: bool,
     /// In place of a small body.
@@ -279,7 +280,7 @@ impl Setup {
             orders: Orders::default(),
             keepalive: None,
             streaming: Streaming::Auto,
-            apis: Apis::Chat,
+            serves: Api::Chat,
             api: Api::Chat,
             client_streams: true,
             body: None,
@@ -298,7 +299,7 @@ impl Setup {
             base_url: base_url.to_owned(),
             deadlines: self.deadlines,
             streaming: self.streaming,
-            apis: self.apis,
+            serves: Serves::new([self.serves]).unwrap(),
             ..UpstreamSettings::default()
         };
         Arc::new(Upstream::new("up", settings).unwrap())

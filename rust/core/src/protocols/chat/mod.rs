@@ -37,3 +37,31 @@ mod rules;
 mod tree;
 pub mod unfold;
 pub mod writing;
+
+use crate::api::Api;
+use crate::protocol::Protocol;
+
+/// `/v1/chat/completions`
+pub struct Chat;
+
+impl Protocol for Chat {
+    fn api(&self) -> Api {
+        Api::Chat
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn asks_usage(&self) -> bool {
+        true
+    }
+
+    fn folds(&self) -> bool {
+        true
+    }
+
+    fn is_conversational(&self) -> bool {
+        true
+    }
+}

@@ -27,3 +27,23 @@ pub mod unfolding;
 mod usage_object;
 mod vocabulary;
 pub mod writing;
+
+use crate::api::Api;
+use crate::protocol::Protocol;
+
+/// `/v1/responses`
+pub struct Responses;
+
+impl Protocol for Responses {
+    fn api(&self) -> Api {
+        Api::Responses
+    }
+
+    fn path(&self) -> &'static str {
+        "/responses"
+    }
+
+    fn is_conversational(&self) -> bool {
+        true
+    }
+}

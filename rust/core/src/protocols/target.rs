@@ -1,0 +1,88 @@
+//! What an upstream serves, and how it wants to be asked for it.
+
+use super::of;
+use super::responses::request::from_chat::ResponsesTarget;
+use super::responses::request::to_chat::ChatTarget;
+use crate::api::Api;
+
+/// The protocols for conversations that an upstream serves. Requests of another are translated to the first.
+///
+/// ```
+/// use sluicegate_core::api::Api;
+/// use sluicegate_core::protocols::Serves;
+///
+/// let serves = Serves::new([Api::Responses, Api::Chat]).unwrap();
+/// assert!(serves.has(Api::Chat) && !serves.has(Api::Messages));
+/// assert_eq!(serves.instead_of(Api::Messages), Api::Responses);
+/// assert!(serves.has(Api::Embeddings), "which no other protocol stands in for");
+/// assert_eq!(Serves::new([]), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serves {
+    first: Api,
+    others: Box<[Api]>,
+}
+
+impl Serves {
+    /// What serves these, in this order. None where there is none, or one that is not for conversations.
+    #[must_use]
+    pub fn new(apis: impl IntoIterator<Item = Api>) -> Option<Self> {
+        let mut apis = apis.into_iter();
+        let first = apis.next()?;
+        let others: Box<[Api]> = apis.collect();
+        let is_conversational = |api: &Api| of(*api).is_conversational();
+        let all = is_conversational(&first) && others.iter().all(is_conversational);
+        all.then_some(Serves { first, others })
+    }
+
+    /// Whether requests to `api` go to the upstream as they came. All do that cannot be translated.
+    #[must_use]
+    pub fn has(&self, api: Api) -> bool {
+        self.first == api || self.others.contains(&api) || !of(api).is_conversational()
+    }
+
+    /// The protocol in which a request to `api` goes up.
+    #[must_use]
+    pub fn instead_of(&self, api: Api) -> Api {
+        if self.has(api) { api } else { self.first }
+    }
+}
+
+impl Default for Serves {
+    fn default() -> Self {
+        Serves {
+            first: Api::Chat,
+            others: Box::default(),
+        }
+    }
+}
+
+/// How an upstream wants the requests that are translated for it, by protocol.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// Chat Completions.
+    pub chat: ChatTarget,
+    /// The Responses interface.
+    pub responses: ResponsesTarget,
+}
+
+impl Targets {
+    /// How it wants requests of `api`; None where nothing is translated to that.
+    #[must_use]
+    pub fn of(&self, api: Api) -> Option<Target> {
+        match api {
+            Api::Chat => Some(Target::Chat(self.chat.clone())),
+            Api::Responses => Some(Target::Responses(self.responses.clone())),
+            Api::Completions | Api::Embeddings | Api::Messages => None,
+        }
+    }
+}
+
+/// The protocol that a request is translated to, and how its upstream wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// Chat Completions.
+    Chat(ChatTarget),
+    /// The Responses interface.
+    Responses(ResponsesTarget),
+}
