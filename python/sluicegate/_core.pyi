@@ -736,8 +736,9 @@ class Front:
 
     `client_buffer_bytes`: all that waits for one slow client. `drain_…` bound the replies that are read on
     after their client has left: seconds and bytes of each, and how many at once. `max_requests` in flight;
-    more are answered with 503. `copies_bytes`: of all replies under way, and their requests, that
-    `Arrived.forward` is asked to `keep`.
+    more are answered with 503. `all_bodies_bytes`: of the bodies of all requests together, small ones not
+    counted; likewise. `copies_bytes`: of all replies under way, and their requests, that `Arrived.forward`
+    is asked to `keep`.
     """
 
     def __new__(
@@ -746,6 +747,7 @@ class Front:
         *,
         threads: int = 1,
         max_body_bytes: int,
+        all_bodies_bytes: int,
         max_event_bytes: int,
         max_reply_bytes: int,
         client_buffer_bytes: int,

@@ -129,7 +129,8 @@ CATALOGUE: Mapping[str, Entry] = {
     # === the gateway's own state ===
     "overloaded": Entry(
         "503",
-        "There are as many requests under way as `server.bounds.requests` allows.",
+        "There are as many requests under way as `server.bounds.requests` allows, or their bodies take as "
+        "much memory as `server.bounds.all_bodies_bytes` allows.",
         ("More clients than this machine is sized for.", "Upstreams that have become slow."),
         ("Wait for the seconds of `retry-after`.", "Raise the bound, or add a machine."),
     ),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from sluicegate._core import Deadlines, Upstream
 from sluicegate.config import BoundsConfig, Config, Report, check_file, json_schema, load_data, load_file
+from sluicegate.config.values import default_all_bodies
 from sluicegate.errors import ConfigurationError, ConfigurationFault, Error
 
 GOOD: dict[str, Any] = {
@@ -443,6 +444,14 @@ def test_one_thread_is_left_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_data(changed("server.threads", 3), {}).server.threads == 3
 
 
+def test_bodies_may_take_a_quarter_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    mib = 1024 * 1024
+    for memory, room in ((100, 64), (400, 100)):
+        names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory * mib // 4096}
+        monkeypatch.setattr(os, "sysconf", names.__getitem__)
+        assert load_data(GOOD, {}).server.bounds.all_bodies_bytes == room * mib
+
+
 def test_every_bound_has_a_default() -> None:
     assert load_data(GOOD, {}).server.bounds.model_dump() == {
         "head_bytes": 16384,
@@ -454,6 +463,7 @@ def test_every_bound_has_a_default() -> None:
         "idle_seconds": 75.0,
         "connections": None,
         "requests": 10_000,
+        "all_bodies_bytes": default_all_bodies(),
         "http2_streams": 128,
         "http2_resets": 128,
         "client_stall_seconds": 60.0,

@@ -3,7 +3,17 @@
 from pydantic import Field
 
 from sluicegate.config.section import Section
-from sluicegate.config.values import ByteRate, Clients, HeadBytes, HeaderCount, Patience, Streams, UrlBytes
+from sluicegate.config.values import (
+    ByteRate,
+    Bytes,
+    Clients,
+    HeadBytes,
+    HeaderCount,
+    Patience,
+    Streams,
+    UrlBytes,
+    default_all_bodies,
+)
 
 
 class BoundsConfig(Section):
@@ -43,6 +53,12 @@ class BoundsConfig(Section):
     requests: Clients = Field(
         default=10_000,
         description="How many requests are served at once; more are answered with 503 and `retry-after`.",
+    )
+    all_bodies_bytes: Bytes = Field(
+        default_factory=default_all_bodies,
+        description="How much of the bodies of all requests together is held at once: a request past it is "
+        "answered with 503 and `retry-after`. A body is held until its reply begins, and bodies of no more "
+        "than 16 KiB are not counted.",
     )
     http2_streams: Streams = Field(
         default=128, description="How many requests one HTTP/2 connection may have open at once."

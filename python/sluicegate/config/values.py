@@ -1,5 +1,6 @@
 """The kinds of values in a configuration, each with the words for what is wrong with it."""
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -204,6 +205,15 @@ def default_threads() -> int:
     return max(1, min(cores - 1, MAX_THREADS))
 
 
+def default_all_bodies() -> int:
+    """A quarter of the memory that this machine has, or that its control group may use; at least 64 MiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Linux has control groups; elsewhere there is no such file, and where there is no limit it says `max`.
+    with contextlib.suppress(OSError, ValueError):
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return max(64 * _MIB, memory // 4)
+
+
 Name = Annotated[str, AfterValidator(_name)]
 # Part of a database's key: far below what an index takes.
 CallerId = Annotated[str, AfterValidator(_name), Field(max_length=128)]
@@ -228,7 +238,7 @@ Retention = Annotated[
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_bool)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
 Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_no_bool), Unit("tokens")]
-# Read, or on a disk.
+# Read, on a disk, or held in memory for all requests together.
 Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(_no_bool), SIZE]
 # Held in memory, for one request.
 MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bool), SIZE]

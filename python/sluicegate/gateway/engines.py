@@ -15,6 +15,7 @@ def start_engines(config: Config, *, patience: float = PATIENCE_SECONDS) -> tupl
         decisions,
         threads=server.threads,
         max_body_bytes=server.max_body_bytes,
+        all_bodies_bytes=server.bounds.all_bodies_bytes,
         max_event_bytes=server.max_event_bytes,
         max_reply_bytes=server.max_reply_bytes,
         client_buffer_bytes=server.client_buffer_bytes,

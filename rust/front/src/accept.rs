@@ -124,6 +124,7 @@ mod tests {
         let decisions = Arc::new(Decisions::new(Duration::ZERO));
         let limits = Limits {
             max_body: 1,
+            all_bodies: 1,
             max_event: 1,
             max_reply: 1,
             client_buffer: 1,

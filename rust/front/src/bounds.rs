@@ -11,6 +11,8 @@ use sluicegate_relay::{Copies, DrainLimits};
 pub struct Limits {
     /// Bytes of a request's body.
     pub max_body: usize,
+    /// Bytes of the bodies of all requests together that are held at once. Small ones are not counted.
+    pub all_bodies: usize,
     /// Bytes of one event in an upstream's stream.
     pub max_event: usize,
     /// Bytes of one JSON reply that is held whole.

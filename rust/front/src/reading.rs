@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::bounds::Pace;
 use crate::refusal::Refusal;
+use crate::room::Share;
 
 /// Bytes that are allocated at once for a body with a `content-length`. A client that declares more than it sends costs no more than this.
 const FIRST_ROOM: usize = 1024 * 1024;
@@ -19,13 +20,14 @@ const FIRST_ROOM: usize = 1024 * 1024;
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// All of `body`, at most `limit` bytes, at `pace` since the request was `begun`.
+/// All of `body`, at most `limit` bytes, at `pace` since the request was `begun`. It takes its `share` as long as any part of it is there.
 pub(crate) async fn read_body(
     body: &mut Incoming,
     declared: Option<u64>,
     limit: usize,
     pace: &Pace,
     begun: Instant,
+    mut share: Share,
 ) -> Result<Bytes, Refusal> {
     if declared.is_some_and(|declared| declared > limit as u64) {
         return Err(Refusal::TooLarge(limit));
@@ -38,17 +40,20 @@ pub(crate) async fn read_body(
             Err(_) => return Err(Refusal::Late),
             Ok(Some(Err(error))) => return Err(broken(&error)),
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) if rest.is_empty() => return Ok(first),
-            Ok(None) => return Ok(rest.freeze()),
+            Ok(None) if rest.is_empty() => return Ok(share.held_by(first)),
+            Ok(None) => return Ok(share.held_by(rest.freeze())),
         };
         let data = frame.into_data().unwrap_or_default();
         let size = first.len().max(rest.len()) + data.len();
         if size > limit {
             return Err(Refusal::TooLarge(limit));
         }
+        if !share.grow_to(size) {
+            return Err(Refusal::Overloaded);
+        }
         if first.is_empty() && rest.is_empty() {
             if declared == Some(data.len() as u64) {
-                return Ok(data);
+                return Ok(share.held_by(data));
             }
             patience = pace.patience(size, begun.elapsed());
             first = data;
@@ -62,7 +67,7 @@ pub(crate) async fn read_body(
         }
         rest.extend_from_slice(&data);
         if declared == Some(rest.len() as u64) {
-            return Ok(rest.freeze());
+            return Ok(share.held_by(rest.freeze()));
         }
     }
 }
@@ -98,8 +103,8 @@ pub(crate) async fn discard(mut body: Incoming) {
 mod tests {
     use std::convert::Infallible;
     use std::num::NonZeroU32;
-    use std::sync::Mutex;
     use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
 
     use http_body_util::Empty;
     use hyper::service::service_fn;
@@ -109,6 +114,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::room::BodyRoom;
 
     const LIMIT: usize = 100;
     const PAUSE: Duration = Duration::from_secs(10);
@@ -120,6 +126,18 @@ mod tests {
     /// What is read of a request with this `head` whose body comes in `parts`, each `between` after the one before.
     /// `ends`: the client closes its side then.
     fn read(head: &str, parts: &[&[u8]], between: Duration, ends: bool) -> Result<Bytes, Refusal> {
+        read_within(&BodyRoom::new(LIMIT), LIMIT, head, parts, between, ends)
+    }
+
+    /// The same with another `limit`, in this `room`.
+    fn read_within(
+        room: &Arc<BodyRoom>,
+        limit: usize,
+        head: &str,
+        parts: &[&[u8]],
+        between: Duration,
+        ends: bool,
+    ) -> Result<Bytes, Refusal> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
@@ -131,10 +149,12 @@ mod tests {
             let (mut client, server) = tokio::io::duplex(1024 * 1024);
             let service = service_fn(|request: Request<Incoming>| {
                 let tell = tell.lock().unwrap().clone();
+                let share = Share::new(room);
                 async move {
                     let mut body = request.into_body();
                     let declared = hyper::body::Body::size_hint(&body).exact();
-                    let read = read_body(&mut body, declared, LIMIT, &PACE, Instant::now()).await;
+                    let read =
+                        read_body(&mut body, declared, limit, &PACE, Instant::now(), share).await;
                     tell.send(read).unwrap();
                     Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
                 }
@@ -192,6 +212,21 @@ mod tests {
             read(&most, &[], MOMENT, false),
             Err(Refusal::TooLarge(LIMIT))
         );
+    }
+
+    #[test]
+    fn a_body_for_which_there_is_no_room_is_refused_as_it_comes() {
+        const SIZE: usize = 60_000;
+        let text = vec![b'x'; SIZE];
+        let room = BodyRoom::new(SIZE * 3 / 2);
+        let read =
+            |parts: &[&[u8]]| read_within(&room, SIZE * 2, &length(SIZE), parts, MOMENT, false);
+        let first = read(&[&text]).unwrap();
+        assert_eq!(first, text);
+        // It is refused before it is whole: its client would send no more.
+        assert_eq!(read(&[&text[..SIZE - 1]]), Err(Refusal::Overloaded));
+        drop(first);
+        assert_eq!(read(&[&text]).unwrap(), text);
     }
 
     #[test]

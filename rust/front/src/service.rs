@@ -30,6 +30,7 @@ use crate::head;
 use crate::reading::{discard, read_body};
 use crate::refusal::Refusal;
 use crate::report::Report;
+use crate::room::Share;
 use crate::state::{FrontState, Listening};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -185,7 +186,9 @@ impl Serving {
         }
         let declared = body.size_hint().exact();
         let (pace, begun) = (&self.listening.bounds.body_pace, asking.started);
-        let text = match read_body(&mut body, declared, limits.max_body, pace, begun).await {
+        let share = Share::new(&self.state.body_room);
+        let read = read_body(&mut body, declared, limits.max_body, pace, begun, share);
+        let text = match read.await {
             Ok(text) => text,
             // There is nothing to wait for.
             Err(refusal @ (Refusal::Late | Refusal::Malformed | Refusal::Incomplete)) => {

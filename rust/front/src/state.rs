@@ -14,12 +14,15 @@ use crate::clock::Times;
 use crate::decisions::Decisions;
 use crate::facts::Wanted;
 use crate::report::InFlight;
+use crate::room::BodyRoom;
 
 /// What all connections share.
 pub(crate) struct FrontState {
     pub(crate) limits: Limits,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) in_flight: InFlight,
+    /// For requests' bodies.
+    pub(crate) body_room: Arc<BodyRoom>,
     pub(crate) connections: AtomicUsize,
     /// No new requests are taken.
     pub(crate) draining: Signal,
@@ -36,6 +39,7 @@ impl FrontState {
     /// No caller is accepted until [`set_callers`](Self::set_callers) has been called.
     pub(crate) fn new(limits: Limits, decisions: Arc<Decisions>) -> Self {
         Self {
+            body_room: BodyRoom::new(limits.all_bodies),
             limits,
             decisions,
             in_flight: InFlight::default(),

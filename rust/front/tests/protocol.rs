@@ -398,6 +398,7 @@ fn play(
     let decisions = Arc::new(Decisions::new(PATIENCE));
     let limits = Limits {
         max_body: 1 << 20,
+        all_bodies: 1 << 30,
         max_event: 1 << 20,
         max_reply: 1 << 20,
         client_buffer: 1 << 16,

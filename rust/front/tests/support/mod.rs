@@ -17,6 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn listening(decisions: &Arc<Decisions>, http2: bool) -> (Front, SocketAddr) {
     let limits = Limits {
         max_body: 1 << 20,
+        all_bodies: 1 << 30,
         max_event: 1 << 20,
         max_reply: 1 << 20,
         client_buffer: 1 << 20,
