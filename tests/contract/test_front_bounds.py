@@ -24,6 +24,8 @@ MANY_HEADERS = 300
 BODY_BYTES = 100_000
 SOON = 1.0
 """Seconds of the bounds in time: what must meet one waits for it, and what must not has this long."""
+TCP_CLOSE = b"\x07"
+"""The first byte of what Linux says of a connection that is over (`TCP_INFO`)."""
 MIB = 1 << 20
 
 
@@ -189,7 +191,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(times: WireSta
 
 
 async def test_a_client_that_takes_nothing_is_cut(times: WireStand) -> None:
-    """Its upstream is closed, and the record says that it left."""
+    """Its upstream is closed, the record says that it left, and the system keeps nothing for it."""
     times.upstream.script = Script(tokens=20_000, chunk_bytes=1_000)
     count = len(times.upstream.requests)
     client = socket.socket()
@@ -198,6 +200,10 @@ async def test_a_client_that_takes_nothing_is_cut(times: WireStand) -> None:
         client.connect(times.address)
         client.sendall(sized(b"x-request-id: takes-nothing", body=STREAM_BODY))
         line = await times.gateway.wait_request(request_id="takes-nothing")
+        # Without having taken anything, the client is told: what it did not take is not there any more.
+        async with asyncio.timeout(30):
+            while client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != TCP_CLOSE:  # noqa: ASYNC110
+                await asyncio.sleep(SOON / 10)
     finally:
         client.close()
         times.upstream.script = Script()

@@ -72,6 +72,21 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if !self.clock.has_stalled() {
+            return;
+        }
+        // The client takes nothing, so it would not learn of the end either: the system would keep what is not taken, megabytes of it,
+        // and ask the client for minutes whether it takes more. A reset ends that.
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        let _ = stream.set_zero_linger();
+    }
+}
+
 impl AsyncRead for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
