@@ -48,7 +48,7 @@ __all__ = [
     "UsageMeter",
     "__version__",
     "error_message",
-    "find_item",
+    "find_items",
     "first_events",
     "fold_chat",
     "in_progress_event",
@@ -215,8 +215,8 @@ def item_ids(turn: _Turn) -> list[str]:
     """The ids of its items, at most 10,000, none longer than 512 bytes; those without one have one that is
     made of the response's id and their place."""
 
-def find_item(turn: _Turn, id: str) -> bytes | None:
-    """The item with this id, as it is listed, JSON."""
+def find_items(turn: _Turn, ids: list[str]) -> dict[str, bytes]:
+    """The items with these ids, as they are listed, JSON; those that are not there are left out."""
 
 def repeated_items(conversation: Sequence[_Turn]) -> bytes:
     """All items, oldest turn first, as they are sent to an upstream: JSON with commas in between."""

@@ -70,32 +70,29 @@ class Conversations:
         if len(ids) > _MAX_REFERENCES:
             raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
         limit = serving.config.server.max_body_bytes
-        found: dict[str, bytes] = {}
-        size = 0
-        for id in dict.fromkeys(ids):
-            item = await self._item(serving, owner, model, id)
-            if item is not None:
-                found[id] = item
-                size += len(item)
-            if size > limit:
-                raise Refused(errors.body_too_large(limit))
+        found = await self._items(owner, ids)
+        if not _speaks_responses(serving, model):
+            for id in ids:
+                if id not in found:
+                    raise Refused(stored_errors.item_not_found(id))
+        size = sum(map(len, found.values()))
+        if size > limit:
+            raise Refused(errors.body_too_large(limit))
         try:
             return await offload(request.size + size, request.with_items, found)
         except ParseError as error:
             raise Refused(errors.invalid_body(error)) from None
 
-    async def _item(self, serving: Serving, owner: str, model: Model, id: str) -> bytes | None:
-        """The item; None where an upstream may have it."""
+    async def _items(self, owner: str, ids: list[str]) -> dict[str, bytes]:
+        """The items that the store has."""
+        if not self._state.responses.enabled:
+            return {}
         try:
-            if self._state.responses.enabled:
-                return await self._state.responses.item(id, owner)
-        except NotFound:
-            pass
+            return await self._state.responses.items(ids, owner)
+        except TooLong:
+            raise Refused(stored_errors.references_too_large()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
-        if _speaks_responses(serving, model):
-            return None
-        raise Refused(stored_errors.item_not_found(id))
 
 
 async def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:

@@ -40,6 +40,15 @@ def too_many_references(limit: int) -> ErrorReply:
     )
 
 
+def references_too_large() -> ErrorReply:
+    return error_reply(
+        400,
+        "The responses that have the items that `input` refers to are too large to be looked through.",
+        code="invalid_value",
+        param="input",
+    )
+
+
 def item_not_found(id: str) -> ErrorReply:
     return error_reply(404, f"Item with id '{id[:256]}' not found.", code="item_not_found", param="input")
 

@@ -1,7 +1,7 @@
 """Reading what is stored, and deleting."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,10 @@ ENTRY = (
 # Turns of a conversation. A chain that is longer was not made by people.
 MAX_CHAIN = 10_000
 
-# Of all its requests and responses: no request may be as large as this with what it continues.
+# Of all its requests and responses, and of those that have the items that a request refers to: no request may
+# be as large as this with what it continues.
 MAX_CHAIN_BYTES = 64 * 1024**2
+_LENGTH = func.length(payloads.c.request) + func.length(payloads.c.response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,7 @@ class Repository:
             .join(payloads, payloads.c.response_id == responses.c.id)
             .order_by(ancestors.c.depth.desc())
         )
-        length = func.length(payloads.c.request) + func.length(payloads.c.response)
-        size = select(func.sum(length)).join(ancestors, ancestors.c.id == payloads.c.response_id)
+        size = select(func.sum(_LENGTH)).join(ancestors, ancestors.c.id == payloads.c.response_id)
         async with self._database.read("read") as connection:
             if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
                 raise TooLong
@@ -155,14 +156,20 @@ class Repository:
                 update(responses).where(responses.c.id.in_(free)).values(expires_at=until)
             )
 
-    async def holder_of_item(self, item_id: str, owner: str) -> Stored:
-        """The response that has this input or output item. Raises `NotFound`."""
-        query = select(items.c.response_id).where(items.c.owner == owner, items.c.item_id == item_id)
+    async def holders(self, item_ids: Collection[str], owner: str) -> dict[str, str]:
+        """By input or output item, the response that has it; items that none has are left out.
+
+        Raises `TooLong` where these responses are too large to be looked through.
+        """
+        query = select(items.c.item_id, items.c.response_id).where(
+            items.c.owner == owner, items.c.item_id.in_(item_ids)
+        )
         async with self._database.read("read") as connection:
-            id = await connection.scalar(query)
-        if id is None:
-            raise NotFound(item_id)
-        return await self.stored(id, owner)
+            found = {row.item_id: row.response_id for row in await connection.execute(query)}
+            size = select(func.sum(_LENGTH)).where(payloads.c.response_id.in_(set(found.values())))
+            if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
+                raise TooLong
+        return found
 
     async def backlog(self) -> Backlog:
         query = (

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from sluicegate._core import (
     ResponseNumbering,
     ResponsesRequest,
-    find_item,
+    find_items,
     first_events,
     item_ids,
     list_items,
@@ -280,13 +280,32 @@ class ResponseStore:
         turns = [*map(_turn, chain)]
         return await offload(_size(turns), repeated_items, turns)
 
-    async def item(self, item_id: str, owner: str) -> bytes:
-        """The item that an `item_reference` means, JSON. Raises `NotFound` and `StoreUnavailable`."""
-        stored = await self._soon(item_id, lambda: self._repository.holder_of_item(item_id, owner))
-        turn = _turn(stored)
-        found = await offload(_size([turn]), find_item, turn, item_id)
-        if found is None:
-            raise NotFound(item_id)
+    async def items(self, item_ids: Iterable[str], owner: str) -> dict[str, bytes]:
+        """The items that `item_reference`s mean, JSON, by their ids; what is not there is left out.
+
+        All of them are waited for together, and each response that has some is read once. Raises `TooLong`
+        and `StoreUnavailable`.
+        """
+        wanted = set(filter(is_key, item_ids))
+        holders: dict[str, str] = {}
+
+        async def look() -> None:
+            holders.update(await self._repository.holders(wanted - holders.keys(), owner))
+            if missing := wanted - holders.keys():
+                raise NotFound(min(missing))
+
+        if wanted:
+            with contextlib.suppress(NotFound):
+                await self._soon(min(wanted), look)
+        by_holder: dict[str, list[str]] = {}
+        for item_id, id in holders.items():
+            by_holder.setdefault(id, []).append(item_id)
+        found: dict[str, bytes] = {}
+        for id, ids in by_holder.items():
+            # Deleted meanwhile.
+            with contextlib.suppress(NotFound):
+                turn = _turn(await self._repository.stored(id, owner))
+                found |= await offload(_size([turn]), find_items, turn, ids)
         return found
 
     async def _soon(self, id: str, look: Callable[[], Awaitable[_T]]) -> _T:

@@ -55,7 +55,7 @@ mod _core {
     use super::responses_request::PyResponsesRequest;
     #[pymodule_export]
     use super::stored::{
-        PyResponseFold, PyResponseNumbering, error_message, find_item, first_events,
+        PyResponseFold, PyResponseNumbering, error_message, find_items, first_events,
         in_progress_event, item_ids, list_items, queued_response, read_response, repeated_items,
         skip_events, unfold_response,
     };

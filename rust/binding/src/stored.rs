@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
 use sluicegate_core::error::Error;
 use sluicegate_core::json::node::Node;
@@ -316,17 +316,22 @@ pub(crate) fn item_ids(py: Python<'_>, turn: PyTurn) -> Vec<String> {
     run(py, size, || turns.iter().flat_map(Turn::ids).collect())
 }
 
-/// An item of a turn, as it is listed.
+/// Items of a turn, as they are listed.
 #[pyfunction]
-pub(crate) fn find_item<'py>(
+#[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
+pub(crate) fn find_items<'py>(
     py: Python<'py>,
     turn: PyTurn,
-    id: &str,
-) -> Option<Bound<'py, PyBytes>> {
+    ids: Vec<PyBackedStr>,
+) -> BTreeMap<String, Bound<'py, PyBytes>> {
     let given = [turn];
     let (turns, size) = turns(&given);
-    let found = run(py, size, || turns.iter().find_map(|turn| turn.find(id)))?;
-    Some(PyBytes::new(py, &found))
+    let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+    let found = run(py, size, || {
+        turns.iter().map(|turn| turn.find(&ids)).collect::<Vec<_>>()
+    });
+    let of_python = |(id, item): (String, Vec<u8>)| (id, PyBytes::new(py, &item));
+    found.into_iter().flatten().map(of_python).collect()
 }
 
 /// The items of a conversation as they are sent to an upstream.

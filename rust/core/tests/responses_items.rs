@@ -97,7 +97,7 @@ fn an_input_that_is_no_list_has_no_items() {
             (&list["first_id"], &list["has_more"]),
             (&json!(null), &json!(false))
         );
-        assert!(turn.ids().is_empty() && turn.find("x").is_none());
+        assert!(turn.ids().is_empty() && turn.find(&["x"]).is_empty());
     }
 }
 
@@ -156,7 +156,10 @@ fn a_list_is_paged_from_both_ends() {
 
 #[test]
 fn items_are_found_and_repeated_as_they_are_written() {
-    let found = |turn: Turn<'_>, id: &str| Some(String::from_utf8(turn.find(id)?).unwrap());
+    let found = |turn: Turn<'_>, id: &str| {
+        let item = turn.find(&[id]).remove(id)?;
+        Some(String::from_utf8(item).unwrap())
+    };
     let [one, two] = TURNS;
     assert_eq!(one.ids(), ["msg_1i0", "m_1"]);
     assert_eq!(
@@ -165,6 +168,9 @@ fn items_are_found_and_repeated_as_they_are_written() {
     );
     assert_eq!(found(two, "m_1").unwrap(), r#"{"type":"x","id":"m_1"}"#);
     assert_eq!(found(two, "m_2"), None);
+    let several = one.find(&["m_1", "m_2", "msg_1i0", "m_1"]);
+    assert_eq!(several.keys().collect::<Vec<_>>(), ["m_1", "msg_1i0"]);
+    assert_eq!(several["m_1"], found(one, "m_1").unwrap().into_bytes());
     assert_eq!(
         String::from_utf8(repeated(&TURNS)).unwrap(),
         concat!(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sqlite3
 import stat
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from harness.stored_stand import (
     MODEL,
     OWNER,
+    WAIT_SECONDS,
     Upstream,
     create,
     followed,
@@ -24,7 +26,8 @@ from harness.stored_stand import (
     worker,
 )
 from sluicegate.config import StoreConfig
-from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, StoreUnavailable
+from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, StoreUnavailable, TooLong
+from sluicegate.responses.repository import Stored
 from sluicegate.responses.schema import MIGRATIONS
 from sluicegate.responses.upkeep import Upkeep
 
@@ -144,14 +147,48 @@ async def test_an_item_is_found_by_its_id(store: ResponseStore, upstream: Upstre
         store, upstream, input=[{"role": "user", "content": "x", "type": "message", "id": "msg_mine"}]
     )
     output = (await shown(store, id))["output"][0]
-    assert json.loads(await store.item(output["id"], OWNER)) == output
-    assert json.loads(await store.item("msg_mine", OWNER))["role"] == "user"
-    for item_id, owner in ((output["id"], "other"), ("msg_none", OWNER)):
-        with pytest.raises(NotFound):
-            await store.item(item_id, owner)
+    found = await store.items([output["id"], "msg_none", "msg_mine", "msg_mine", "\0"], OWNER)
+    assert found.keys() == {output["id"], "msg_mine"}
+    assert json.loads(found[output["id"]]) == output
+    assert json.loads(found["msg_mine"])["role"] == "user"
+    assert await store.items([output["id"]], "other") == {}
     await store.delete(id, OWNER)
-    with pytest.raises(NotFound):
-        await store.item(output["id"], OWNER)
+    assert await store.items([output["id"]], OWNER) == {}
+
+
+async def test_items_are_looked_for_together(
+    store: ResponseStore, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each response that has some is read once, and what is missing is waited for once."""
+    ids = []
+    for turn in range(2):
+        items = [{"role": "user", "content": "x", "id": f"msg_{turn}_{n}"} for n in range(50)]
+        ids.append(await run(store, upstream, input=[{**item, "type": "message"} for item in items]))
+    read = Counter[str]()
+    stored = store._repository.stored
+
+    async def counted(id: str, owner: str) -> Stored:
+        read[id] += 1
+        return await stored(id, owner)
+
+    monkeypatch.setattr(store._repository, "stored", counted)
+    wanted = [f"msg_{turn}_{n}" for turn in range(2) for n in range(500)]
+    async with asyncio.timeout(WAIT_SECONDS):
+        found = await store.items(wanted, OWNER)
+    assert found.keys() == {f"msg_{turn}_{n}" for turn in range(2) for n in range(50)}
+    assert read == Counter(ids)
+
+
+async def test_items_of_responses_that_are_too_large_are_refused(
+    store: ResponseStore, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluicegate.responses.repository.MAX_CHAIN_BYTES", 10_000)
+    item = {"role": "user", "content": "x" * 6_000, "type": "message"}
+    for n in range(2):
+        await run(store, upstream, input=[{**item, "id": f"msg_{n}"}])
+    assert (await store.items(["msg_0"], OWNER)).keys() == {"msg_0"}
+    with pytest.raises(TooLong):
+        await store.items(["msg_0", "msg_1"], OWNER)
 
 
 async def test_input_items_are_listed_in_pages(store: ResponseStore) -> None:

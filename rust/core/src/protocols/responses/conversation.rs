@@ -2,6 +2,8 @@
 //!
 //! Nothing is kept of the items while they are looked through: what it costs is the bytes that are asked for.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::members::append;
 use super::request::items::{Made, id_of, is_reference, write_listed, write_message};
 use crate::json::node::Node;
@@ -93,13 +95,31 @@ impl<'a> Turn<'a> {
             .collect()
     }
 
-    /// The item with this id, as it is listed; one of its response where that has one.
+    /// The items with these ids, each as it is listed; one of its response where that has one. It is looked through once, however many
+    /// ids there are.
     #[must_use]
-    pub fn find(&self, id: &str) -> Option<Vec<u8>> {
-        let of = |turn: Turn<'a>| turn.items().find(|item| item.id() == id);
-        let request = &[][..];
-        let found = of(Turn { request, ..*self }).or_else(|| of(*self))?;
-        Some(found.listed())
+    pub fn find(&self, ids: &[&str]) -> BTreeMap<String, Vec<u8>> {
+        let mut missing: BTreeSet<&str> = ids.iter().copied().collect();
+        let mut found = BTreeMap::new();
+        let nothing = &[][..];
+        let said = Turn {
+            request: nothing,
+            ..*self
+        };
+        let given = Turn {
+            response: nothing,
+            ..*self
+        };
+        for item in said.items().chain(given.items()) {
+            if missing.is_empty() {
+                break;
+            }
+            let id = item.id();
+            if missing.remove(id.as_str()) {
+                found.insert(id, item.listed());
+            }
+        }
+        found
     }
 }
 
