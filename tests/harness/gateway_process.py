@@ -166,8 +166,27 @@ class GatewayProcess:
     @property
     def private_memory(self) -> int:
         """Bytes of memory that it holds and that no file stands behind."""
+        return self._status("RssAnon")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        [size] = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        [size] = [line for line in status.splitlines() if line.startswith(f"{name}:")]
+        return int(size.split()[1]) * 1024
+
+    def restart_peak(self) -> None:
+        """Let `peak_memory` begin anew."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    @property
+    def peak_memory(self) -> int:
+        """The most bytes of memory that it held at any moment since `restart_peak`."""
+        return self._status("VmHWM")
+
+    @property
+    def proportional_memory(self) -> int:
+        """Bytes of memory, of which what is shared with other processes counts by its share (PSS)."""
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+        [size] = [line for line in rollup.splitlines() if line.startswith("Pss:")]
         return int(size.split()[1]) * 1024
 
     @property

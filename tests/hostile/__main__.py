@@ -2,14 +2,22 @@
 
 import argparse
 import asyncio
+import contextlib
+import datetime
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from harness.postgres import database, server
 from hostile.case import Case
-from hostile.catalogue import CASES
+from hostile.catalogue import GROUPS
+from hostile.page import Row, page
 from hostile.stand import MIB, HostileStand, Outcome, hostile_stand
+from hostile.stores import STORES
 
 MAX_DELAY = 0.1
 """Seconds beyond the pace that an honest stream may wait for its next chunk."""
@@ -18,7 +26,7 @@ TRIES = 3
 CONTROL_SECONDS = 5.0
 
 
-async def play(stand: HostileStand, case: Case) -> Outcome:
+async def judge(stand: HostileStand, case: Case) -> Outcome:
     """One case with all bounds."""
     for _ in range(TRIES):
         outcome = await stand.play(case)
@@ -32,38 +40,82 @@ async def play(stand: HostileStand, case: Case) -> Outcome:
     return outcome
 
 
-async def main(cases: Sequence[Case]) -> int:
-    """How many cases went wrong."""
-    wrong = 0
+async def play(groups: Mapping[str, Sequence[Case]], store: Mapping[str, Any] | None = None) -> list[Row]:
+    """All of them at one gateway, each in its turn; the table is written meanwhile."""
+    rows = []
     with tempfile.TemporaryDirectory() as directory:
-        async with hostile_stand(Path(directory)) as stand:
+        async with hostile_stand(Path(directory), store=store) as stand:
             control = await stand.control(CONTROL_SECONDS)
-            _row("case", "outcome", "code", "gap ms", "own lag ms", "MiB", "verdict")
-            _row("(honest alone)", "", "", _ms(control.longest_gap), _ms(control.lag), "", "")
-            for case in cases:
-                outcome = await play(stand, case)
-                wrong += bool(outcome.problems)
-                _row(
-                    case.id, outcome.seen.label, outcome.seen.code or "",
-                    _ms(outcome.honest.longest_gap), _ms(outcome.honest.lag), str(outcome.memory // MIB),
-                    "; ".join(outcome.problems) or "ok",
-                )  # fmt: skip
-    sys.stdout.write(f"\n{len(cases)} cases, {wrong} wrong\n")
-    return wrong
+            _line(
+                "case", "outcome", "code", "gap ms", "own lag", "first ms", "peak MiB", "MiB", "s", "verdict"
+            )
+            _line(
+                "(honest alone)", "", "", _ms(control.longest_gap), _ms(control.lag),
+                _ms(control.longest_first), "", "", "", "",
+            )  # fmt: skip
+            clock = asyncio.get_running_loop().time
+            for group, cases in groups.items():
+                for case in cases:
+                    began = clock()
+                    outcome = await judge(stand, case)
+                    rows.append(Row(group, outcome))
+                    seen, honest = outcome.seen, outcome.honest
+                    _line(
+                        case.id, seen.label, seen.code or "", _ms(honest.longest_gap), _ms(honest.lag),
+                        _ms(honest.longest_first), str(outcome.peak // MIB), str(outcome.memory // MIB),
+                        f"{clock() - began:.0f}",
+                        "; ".join(outcome.problems) or "ok",
+                    )  # fmt: skip
+    return rows
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[Mapping[str, Any] | None]:
+    """Settings of a store on a server; None where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            url = stack.enter_context(database(stack.enter_context(server())))
+        except pytest.skip.Exception as reason:
+            sys.stdout.write(f"\nnot over PostgreSQL: {reason}\n")
+            yield None
+            return
+        yield {"url": url}
+
+
+def main(asked: Sequence[str], target: Path | None) -> int:
+    """Zero if all went right."""
+
+    def chosen(cases: Sequence[Case]) -> list[Case]:
+        return [case for case in cases if not asked or any(part in case.id for part in asked)]
+
+    groups = {group: found for group, cases in GROUPS.items() if (found := chosen(cases))}
+    rows = asyncio.run(play(groups))
+    if stores := chosen(STORES):
+        with postgresql() as store:
+            if store is not None:
+                sys.stdout.write("\nstored responses, over PostgreSQL\n")
+                rows += asyncio.run(play({"the same over PostgreSQL": stores}, store))
+    wrong = sum(bool(row.outcome.problems) for row in rows)
+    sys.stdout.write(f"\n{len(rows)} cases, {wrong} wrong\n")
+    if target is not None and not wrong:
+        target.write_text(page(rows, datetime.datetime.now(datetime.UTC).date()))
+    return 1 if wrong or not rows else 0
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.0f}"
 
 
-def _row(name: str, seen: str, code: str, gap: str, lag: str, memory: str, verdict: str) -> None:
-    sys.stdout.write(f"{name:<56} {seen:<15} {code:<22} {gap:>6} {lag:>10} {memory:>5}  {verdict}\n")
+def _line(name: str, seen: str, code: str, *figures: str) -> None:
+    *numbers, verdict = figures
+    cells = "".join(f"{number:>9}" for number in numbers)
+    sys.stdout.write(f"{name:<62} {seen:<15} {code:<22}{cells}  {verdict}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="hostile")
     parser.add_argument("names", nargs="*", help="parts of the names of cases; left out: all of them")
-    asked = parser.parse_args().names
-    chosen = [case for case in CASES if not asked or any(part in case.id for part in asked)]
-    sys.exit(1 if asyncio.run(main(chosen)) else 0)
+    parser.add_argument("--page", type=Path, help="write the counts into this file, if all went right")
+    options = parser.parse_args()
+    sys.exit(main(options.names, options.page))

@@ -1,5 +1,7 @@
 """The process of the hostile peers: their own processor time must not be taken for the gateway's delay.
 
+So it has a lower priority, too.
+
 `python -m hostile.attacker` prints the port of its upstream, and then runs each case whose name and gateway
 port it reads from standard input, a JSON list a line; it answers each with what was seen, a line of JSON.
 """
@@ -8,6 +10,8 @@ import asyncio
 import contextlib
 import inspect
 import json
+import logging
+import os
 import sys
 from typing import Any
 
@@ -16,6 +20,7 @@ from hostile.catalogue import CASES
 
 _HEAD = 64 * 1024
 _LINGER_SECONDS = 5
+_NICENESS = 5
 
 
 class HostileUpstream:
@@ -27,11 +32,18 @@ class HostileUpstream:
     def play(self, case: Case) -> None:
         """What is to be sent from now on; what takes long to make is made here, not when it is awaited."""
         sends: Any = case.sends
-        self._sends = sends() if callable(sends) and not inspect.signature(sends).parameters else sends
+        self._sends = sends() if _parameters(sends) == 0 else sends
+
+    def reset(self) -> None:
+        """Close each connection from now on, once its request is read."""
+        self._sends = b""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         try:
+            if _parameters(self._sends) == 2:
+                await self._sends(reader, writer)
+                return
             head = await reader.readuntil(b"\r\n\r\n")
             if not head.startswith(b"PRI "):
                 lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
@@ -55,9 +67,14 @@ class HostileUpstream:
                 await reader.read()
 
 
+def _parameters(sends: Any) -> int | None:
+    return len(inspect.signature(sends).parameters) if callable(sends) else None
+
+
 async def run(case: Case, address: tuple[str, int], upstream: HostileUpstream) -> Seen:
     """Play one case through."""
     if case.side == "client":
+        upstream.reset()
         sends: Any = case.sends
         if callable(sends):
             if inspect.iscoroutinefunction(sends):
@@ -66,12 +83,17 @@ async def run(case: Case, address: tuple[str, int], upstream: HostileUpstream) -
             sends = sends()
         return await talk(address, sends)
     upstream.play(case)
+    if case.asks is not None:
+        return await case.asks(address)
     body = asking(case.model, case.path, stream=case.stream)
     return await talk(address, post(body=body, path=case.path))
 
 
 async def main() -> None:
     """Cases, until there are no more."""
+    os.nice(_NICENESS)
+    # What is sent to a gateway that has cut the connection.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     upstream = HostileUpstream()
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=_HEAD)
     _say(server.sockets[0].getsockname()[1])

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from hostile.case import CHAT, KEY, RESPONSES, Address, Case, Seen, asking, labels, post, talk
 
@@ -47,15 +50,26 @@ async def _unknown_models(address: Address) -> Seen:
     return seen[0] if metrics.label == "served" else metrics
 
 
+def _post_made(make: Callable[[], bytes], path: str) -> bytes:
+    return post(body=make(), path=path)
+
+
 def _case(
-    name: str, body: object, expected: frozenset[str], *, path: str = CHAT, quick: bool = False
+    name: str,
+    body: Any,
+    expected: frozenset[str],
+    *,
+    path: str = CHAT,
+    meets_upstream: bool = False,
+    quick: bool = False,
 ) -> Case:
     """`body`: of a POST, or what makes it; or a coroutine."""
-    if callable(body) and not asyncio.iscoroutinefunction(body):
-        made = body
-        return Case(name, "client", lambda: post(body=made(), path=path), expected, quick=quick)
-    sends = post(body=body, path=path) if isinstance(body, bytes) else body
-    return Case(name, "client", sends, expected, quick=quick)  # type: ignore[arg-type]
+    sends: Any = body
+    if isinstance(body, bytes):
+        sends = post(body=body, path=path)
+    elif not asyncio.iscoroutinefunction(body):
+        sends = partial(_post_made, body, path)
+    return Case(name, "client", sends, expected, meets_upstream=meets_upstream, quick=quick)
 
 
 _SEARCHES = b'{"type":"web_search_call"},'
@@ -91,6 +105,7 @@ BODIES = (
         lambda: b'{"model":"bad-chat","input":[' + _SEARCHES * 960_000 + _SEARCHES[:-1] + b"]}",
         labels(400, 502, 504),
         path=RESPONSES,
+        meets_upstream=True,
     ),
     _case(
         "100,000 tools",
@@ -99,6 +114,7 @@ BODIES = (
         ).encode(),
         labels(400, 413, 502, 504),
         path=RESPONSES,
+        meets_upstream=True,
     ),
     _case("poisoned id beside eight creations", _poisoned_id, _REFUSED, quick=True),
     _case("200 unknown responses under load", _unknown_ids, labels(404), quick=True),

@@ -57,6 +57,9 @@ class Seen:
 
 ClientRun = Callable[[Address], Awaitable[Seen]]
 UpstreamRun = Callable[[asyncio.StreamWriter], Awaitable[None]]
+"""What is written once the request has been read."""
+ConnectionRun = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""A whole connection, from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,20 @@ class Case:
 
     `sends`: the bytes of a client's connection, or a coroutine that has the gateway's address; for an
     upstream the bytes of its whole reply, or a coroutine that writes it. `expected`: the labels
-    (`Seen.label`) that are right. `model`, `path`: what the client of a hostile upstream asks for.
-    `quick`: part of `make test`.
+    (`Seen.label`) that are right. `model`, `path`: what the client of a hostile upstream asks for; `asks`:
+    what that client does in place of one request. `meets_upstream`: a client's case that asks for such a
+    model. `quick`: part of `make test`.
     """
 
     name: str
     side: Literal["client", "upstream"]
-    sends: bytes | Callable[[], bytes] | ClientRun | UpstreamRun
+    sends: bytes | Callable[[], bytes] | ClientRun | UpstreamRun | ConnectionRun
     expected: frozenset[str]
     model: str = "bad-chat"
     path: str = CHAT
     stream: bool = True
+    asks: ClientRun | None = None
+    meets_upstream: bool = False
     quick: bool = False
 
     @property
@@ -86,10 +92,16 @@ class Case:
 
 async def talk(address: Address, data: bytes, *, then_leave: bool = False) -> Seen:
     """Send `data` on a connection of its own and take the reply, while the gateway may answer early."""
+    seen, _ = await exchange(address, data, then_leave=then_leave)
+    return seen
+
+
+async def exchange(address: Address, data: bytes, *, then_leave: bool = False) -> tuple[Seen, bytes]:
+    """The same, and the reply's body as far as it came."""
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError:
-        return Seen(None, "cut")
+        return Seen(None, "cut"), b""
 
     async def send() -> None:
         with contextlib.suppress(ConnectionError):
@@ -100,7 +112,7 @@ async def talk(address: Address, data: bytes, *, then_leave: bool = False) -> Se
 
     sending = asyncio.ensure_future(send())
     try:
-        return await take(reader)
+        return await take_body(reader)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -109,6 +121,12 @@ async def talk(address: Address, data: bytes, *, then_leave: bool = False) -> Se
 
 async def take(reader: asyncio.StreamReader) -> Seen:
     """The first final reply on a connection, up to its end or the connection's."""
+    seen, _ = await take_body(reader)
+    return seen
+
+
+async def take_body(reader: asyncio.StreamReader) -> tuple[Seen, bytes]:
+    """The same, and the reply's body."""
     received = bytearray()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -149,18 +167,18 @@ def _whole(received: bytearray) -> bool:
     return headers.get(b"transfer-encoding") == b"chunked" and received.endswith(b"\r\n0\r\n\r\n")
 
 
-def _seen(received: bytearray, ended: Ended) -> Seen:
+def _seen(received: bytearray, ended: Ended) -> tuple[Seen, bytes]:
     found = _final(received)
     if found is None:
-        return Seen(None, ended)
+        return Seen(None, ended), b""
     status, headers, start = found
     # Another reply may follow.
     end = start + int(headers[b"content-length"]) if b"content-length" in headers else None
     body = bytes(received[start:end])
     if status >= 300:
-        return Seen(status, ended, code=_code(body))
+        return Seen(status, ended, code=_code(body)), body
     errs = any(mark in body for mark in (b'data: {"error"', b'"type":"error"', b'"response.failed"'))
-    return Seen(status, ended, errs=errs)
+    return Seen(status, ended, errs=errs), body
 
 
 def _code(body: bytes) -> str | None:

@@ -26,11 +26,11 @@ def _delta(finish: str | None = None, **delta: Any) -> bytes:
 _LAST = _delta("stop") + _DONE
 
 
-def _response(kind: str, **members: Any) -> bytes:
+def response_event(kind: str, **members: Any) -> bytes:
     return _event({"type": kind, "sequence_number": 0, **members}, kind)
 
 
-def _object(status: str, output: list[Any]) -> dict[str, Any]:
+def response_object(status: str, output: list[Any]) -> dict[str, Any]:
     return {
         "id": "resp_1",
         "object": "response",
@@ -41,25 +41,27 @@ def _object(status: str, output: list[Any]) -> dict[str, Any]:
     }
 
 
-_CREATED = _response("response.created", response=_object("in_progress", []))
-_MESSAGE = {
+CREATED = response_event("response.created", response=response_object("in_progress", []))
+MESSAGE = {
     "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
     "content": [{"type": "output_text", "text": "a", "annotations": []}],
 }  # fmt: skip
-_COMPLETED = _response("response.completed", response=_object("completed", [_MESSAGE]))
+COMPLETED = response_event("response.completed", response=response_object("completed", [MESSAGE]))
 
 
 def _many_items() -> bytes:
-    items = [{**_MESSAGE, "id": f"msg_{number}"} for number in range(100_000)]
-    return streamed(_CREATED + _response("response.completed", response=_object("completed", items)))
+    items = [{**MESSAGE, "id": f"msg_{number}"} for number in range(100_000)]
+    return streamed(
+        CREATED + response_event("response.completed", response=response_object("completed", items))
+    )
 
 
 def _far_part() -> bytes:
-    added = _response("response.output_item.added", output_index=0, item={**_MESSAGE, "content": []})
-    delta = _response(
+    added = response_event("response.output_item.added", output_index=0, item={**MESSAGE, "content": []})
+    delta = response_event(
         "response.output_text.delta", item_id="msg_1", output_index=0, content_index=1_000_000_000, delta="a"
     )
-    return streamed(_CREATED + added + delta + _COMPLETED)
+    return streamed(CREATED + added + delta + COMPLETED)
 
 
 def _calls(count: int, first: int = 0) -> bytes:
@@ -195,43 +197,43 @@ DOCUMENTS = (
     _repaired("completed with 100,000 items", _many_items, _BORNE),
     *_pair(
         "item added without an item",
-        streamed(_CREATED + _response("response.output_item.added", output_index=0) + _COMPLETED),
+        streamed(CREATED + response_event("response.output_item.added", output_index=0) + COMPLETED),
         _SERVED,
         model="bad-responses",
     ),
     _repaired(
         "item added without an item",
-        streamed(_CREATED + _response("response.output_item.added", output_index=0) + _COMPLETED),
+        streamed(CREATED + response_event("response.output_item.added", output_index=0) + COMPLETED),
         _SERVED,
     ),
     *_pair("content_index 10^9", _far_part(), _SERVED, model="bad-responses"),
     _repaired("content_index 10^9", _far_part(), _SERVED),
     *_pair(
         "created 20,000 times",
-        lambda: streamed(_CREATED * 20_000 + _COMPLETED),
+        lambda: streamed(CREATED * 20_000 + COMPLETED),
         _SERVED,
         model="bad-responses",
     ),
     *_pair(
         "completed before it is created",
-        streamed(_COMPLETED + _CREATED + _COMPLETED),
+        streamed(COMPLETED + CREATED + COMPLETED),
         _SERVED,
         model="bad-responses",
     ),
     *_pair(
         "events without a type",
-        streamed(_event({"a": 1}) * 5_000 + _COMPLETED),
+        streamed(_event({"a": 1}) * 5_000 + COMPLETED),
         _SERVED,
         model="bad-responses",
     ),
     *_pair(
         "half of a surrogate pair in the text",
         streamed(
-            _CREATED
-            + _response(
+            CREATED
+            + response_event(
                 "response.output_text.delta", item_id="msg_1", output_index=0, content_index=0, delta="\ud800"
             )
-            + _COMPLETED
+            + COMPLETED
         ),
         _SERVED,
         model="bad-responses",

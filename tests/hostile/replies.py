@@ -10,8 +10,8 @@ _OK = b"HTTP/1.1 200 OK\r\ncontent-type: "
 _STREAM = _OK + b"text/event-stream\r\n"
 _JSON = _OK + b"application/json\r\n"
 _END = b"\r\n"
-_CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'  # noqa: E501
-_LAST = _CHUNK.replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
+ONE_CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'  # noqa: E501
+LAST_CHUNK = ONE_CHUNK.replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
 _FAILED = labels(502)
 _BROKEN = labels(502, "error in stream", "cut")
 _BORNE = labels("served", 502, "error in stream", "cut")
@@ -55,7 +55,7 @@ def _then_silent(data: bytes) -> object:
 
 
 async def _resets(writer: asyncio.StreamWriter) -> None:
-    writer.write(_STREAM + b"transfer-encoding: chunked\r\n\r\n40\r\n" + _CHUNK[:20])
+    writer.write(_STREAM + b"transfer-encoding: chunked\r\n\r\n40\r\n" + ONE_CHUNK[:20])
     await writer.drain()
     writer.transport.abort()
 
@@ -91,7 +91,7 @@ REPLIES = (
     ),
     _case(
         "switches protocols",
-        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n" + _CHUNK,
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n" + ONE_CHUNK,
         _FAILED,
     ),
     _case("two lengths", _JSON + b"content-length: 2\r\ncontent-length: 30\r\n\r\n{}", _FAILED),
@@ -100,9 +100,9 @@ REPLIES = (
         _STREAM + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         _BROKEN,
     ),
-    _case("length longer than the body", streamed(_CHUNK, b"content-length: 100000"), _BROKEN, quick=True),
-    _case("length shorter than the body", streamed(_CHUNK + _LAST, b"content-length: 100"), _BROKEN),
-    _case("length below zero", streamed(_CHUNK, b"content-length: -1"), _FAILED),
+    _case("length longer than the body", streamed(ONE_CHUNK, b"content-length: 100000"), _BROKEN, quick=True),
+    _case("length shorter than the body", streamed(ONE_CHUNK + LAST_CHUNK, b"content-length: 100"), _BROKEN),
+    _case("length below zero", streamed(ONE_CHUNK, b"content-length: -1"), _FAILED),
     _case(
         "chunk extension without end",
         _endless(_STREAM + b"transfer-encoding: chunked\r\n\r\n5;", b"a" * 65_536),
@@ -111,23 +111,27 @@ REPLIES = (
     ),
     _case(
         "chunk of 2^64-1 bytes",
-        _STREAM + b"transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n" + _CHUNK,
+        _STREAM + b"transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n" + ONE_CHUNK,
         _BROKEN,
     ),
     _case(
         "chunk size that is no number",
-        _STREAM + b"transfer-encoding: chunked\r\n\r\nxyz\r\n" + _CHUNK,
+        _STREAM + b"transfer-encoding: chunked\r\n\r\nxyz\r\n" + ONE_CHUNK,
         _BROKEN,
     ),
     _case(
         "chunks of a byte",
         _STREAM
         + b"transfer-encoding: chunked\r\n\r\n"
-        + b"".join(b"1\r\n%c\r\n" % byte for byte in _CHUNK * 500 + _LAST)
+        + b"".join(b"1\r\n%c\r\n" % byte for byte in ONE_CHUNK * 500 + LAST_CHUNK)
         + b"0\r\n\r\n",
         labels("served"),
     ),
-    _case("trailers without end", _endless(_chunked(_CHUNK + _LAST, b"0\r\n"), b"x-a: b\r\n" * 1000), _BORNE),
+    _case(
+        "trailers without end",
+        _endless(_chunked(ONE_CHUNK + LAST_CHUNK, b"0\r\n"), b"x-a: b\r\n" * 1000),
+        _BORNE,
+    ),
     _case("status 999", b"HTTP/1.1 999 What\r\ncontent-length: 0\r\n\r\n", _FAILED),
     _case("status 000", b"HTTP/1.1 000 What\r\ncontent-length: 0\r\n\r\n", _FAILED),
     _case(
@@ -156,7 +160,7 @@ REPLIES = (
     _case("says nothing", _then_silent(b""), labels(504)),
     _case("head byte by byte", _endless(b"HTTP/1.1 200 OK\r\n", b"x", pace=0.1), labels(504)),
     _case("head and nothing more", _then_silent(streamed(b"")), labels(504)),
-    _case("stops in the middle of an event", _then_silent(streamed(_CHUNK + _CHUNK[:30])), _BROKEN),
+    _case("stops in the middle of an event", _then_silent(streamed(ONE_CHUNK + ONE_CHUNK[:30])), _BROKEN),
     _case(
         "comments and no token",
         _endless(streamed(b""), b": wait\n\n", pace=0.05),
@@ -183,7 +187,7 @@ REPLIES = (
         stream=False,
     ),
     _case("gzip that is none", document(b"{}" * 10, b"content-encoding: gzip"), _FAILED, stream=False),
-    _case("gzip cut off", streamed(gzip.compress(_CHUNK * 50)[:60], b"content-encoding: gzip"), _BROKEN),
+    _case("gzip cut off", streamed(gzip.compress(ONE_CHUNK * 50)[:60], b"content-encoding: gzip"), _BROKEN),
     _case(
         "zstd with a window of 2^37 bytes",
         document(_ZSTD_WINDOW, b"content-encoding: zstd"),
@@ -193,30 +197,41 @@ REPLIES = (
     _case("coding that nobody knows", document(b"{}", b"content-encoding: x-mine"), _FAILED, stream=False),
     # === event streams ===
     _case(
-        "a million comments", lambda: streamed(_CHUNK + b":\n" * MIB + _LAST), labels("served"), quick=True
+        "a million comments",
+        lambda: streamed(ONE_CHUNK + b":\n" * MIB + LAST_CHUNK),
+        labels("served"),
+        quick=True,
     ),
-    _case("a million empty lines", lambda: streamed(_CHUNK + b"\n" * MIB + _LAST), labels("served")),
+    _case("a million empty lines", lambda: streamed(ONE_CHUNK + b"\n" * MIB + LAST_CHUNK), labels("served")),
     _case(
         "event of 17 MiB",
-        lambda: streamed(_CHUNK + b"data: " + b"a" * 17 * MIB + b"\n\n" + _LAST),
+        lambda: streamed(ONE_CHUNK + b"data: " + b"a" * 17 * MIB + b"\n\n" + LAST_CHUNK),
         _BROKEN,
         quick=True,
     ),
     _case("line of 17 MiB that never ends", lambda: streamed(b":" + b"a" * 17 * MIB), _BROKEN),
-    _case("event of a million lines", lambda: streamed(_CHUNK + b"data: 1\n" * MIB + b"\n" + _LAST), _BORNE),
     _case(
-        "lines that end with CR only", streamed((_CHUNK * 3 + _LAST).replace(b"\n", b"\r")), labels("served")
+        "event of a million lines",
+        lambda: streamed(ONE_CHUNK + b"data: 1\n" * MIB + b"\n" + LAST_CHUNK),
+        _BORNE,
+    ),
+    _case(
+        "lines that end with CR only",
+        streamed((ONE_CHUNK * 3 + LAST_CHUNK).replace(b"\n", b"\r")),
+        labels("served"),
     ),
     _case(
         "lines that end in all three ways",
-        streamed(_CHUNK + _CHUNK.replace(b"\n", b"\r\n") + _CHUNK.replace(b"\n", b"\r") + _LAST),
+        streamed(
+            ONE_CHUNK + ONE_CHUNK.replace(b"\n", b"\r\n") + ONE_CHUNK.replace(b"\n", b"\r") + LAST_CHUNK
+        ),
         labels("served"),
     ),
-    _case("BOM before the stream", streamed(b"\xef\xbb\xbf" + _CHUNK + _LAST), labels("served")),
-    _case("BOM before each event", streamed((b"\xef\xbb\xbf" + _CHUNK) * 1000 + _LAST), _BORNE),
-    _case("wrong UTF-8 in an event", streamed(_CHUNK.replace(b'"a"', b'"\xff\xfe"') + _LAST), _BORNE),
-    _case("NUL in an event", streamed(_CHUNK.replace(b'"a"', b'"\0"') + _LAST), _BORNE),
-    _case("ends twice, and goes on", streamed((_CHUNK + _LAST) * 500), labels("served")),
-    _case("stream without an end", streamed(_CHUNK * 3), _BROKEN),
+    _case("BOM before the stream", streamed(b"\xef\xbb\xbf" + ONE_CHUNK + LAST_CHUNK), labels("served")),
+    _case("BOM before each event", streamed((b"\xef\xbb\xbf" + ONE_CHUNK) * 1000 + LAST_CHUNK), _BORNE),
+    _case("wrong UTF-8 in an event", streamed(ONE_CHUNK.replace(b'"a"', b'"\xff\xfe"') + LAST_CHUNK), _BORNE),
+    _case("NUL in an event", streamed(ONE_CHUNK.replace(b'"a"', b'"\0"') + LAST_CHUNK), _BORNE),
+    _case("ends twice, and goes on", streamed((ONE_CHUNK + LAST_CHUNK) * 500), labels("served")),
+    _case("stream without an end", streamed(ONE_CHUNK * 3), _BROKEN),
     _case("stream of nothing", streamed(b""), _FAILED),
 )

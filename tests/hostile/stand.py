@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import json
-import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,16 +11,19 @@ from typing import Any
 from harness.gateway_process import GatewayProcess
 from harness.shared_gateway import shared_gateway
 from hostile.case import KEY, NO_BODY, SECRETS, UPSTREAM_KEY, Case, Seen, asking, post, talk
-from hostile.honest import SCRIPT, Honest, one, streams
+from hostile.honest import SCRIPT, Honest, HonestStreams, whole_reply
+from hostile.lane import Attacker, attacker
 from sluicegate.testing import ScriptedUpstream
 
 MIB = 1 << 20
 MEMORY_SHARE = 0.1
 MEMORY_SLACK = 32 * MIB
 """What allocators and pools of connections keep, beside a tenth of what the gateway had."""
+ALL_BODIES = 256 * MIB
+MAX_PEAK = 5 * ALL_BODIES
+"""Beside bodies there is what is made of them for the upstream, and what is being read of a reply."""
 SETTLE_SECONDS = 20.0
 """More than the 10 s after which a thread that has nothing to do ends, and gives back what it kept."""
-CASE_SECONDS = 180.0
 
 _DEADLINES = {"connect": 2, "first_byte": 2, "first_token": 3, "between_tokens": 2, "total": 30}
 _BOUNDS = {
@@ -31,17 +32,18 @@ _BOUNDS = {
     "body_bytes_per_second": 100,
     "idle_seconds": 3,
     "client_stall_seconds": 2,
+    "all_bodies_bytes": ALL_BODIES,
 }
-_TESTS = Path(__file__).parents[1]
 
 
 @dataclass
 class Outcome:
-    """One case, played. `memory`: bytes that the gateway had once it had settled."""
+    """One case, played. Bytes of the gateway's memory: `peak` at most, `memory` once it had settled."""
 
     case: Case
     seen: Seen
     honest: Honest
+    peak: int = 0
     memory: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -49,37 +51,36 @@ class Outcome:
 class HostileStand:
     """Plays cases while honest streams flow."""
 
-    def __init__(
-        self, gateway: GatewayProcess, attacker: asyncio.subprocess.Process, expected: bytes
-    ) -> None:
+    def __init__(self, gateway: GatewayProcess, attackers: list[Attacker], honest: HonestStreams) -> None:
         self.gateway = gateway
-        self._attacker = attacker
-        self._expected = expected
+        self.attackers = attackers
+        self.honest = honest
         self._memory = gateway.private_memory
+        self._read_lines = 0
 
     async def control(self, seconds: float) -> Honest:
         """The honest streams alone."""
-        async with streams(self.gateway.address, self._expected) as honest:
-            await asyncio.sleep(seconds)
+        self.honest.begin()
+        await asyncio.sleep(seconds)
         self._memory = max(self._memory, self.gateway.private_memory)
-        return honest
+        return await self.honest.settle()
 
     async def play(self, case: Case) -> Outcome:
         """One case; what is wrong is in `problems`. The honest streams' times are not judged here."""
-        async with streams(self.gateway.address, self._expected) as honest:
-            seen = await self._attack(case)
-        outcome = Outcome(case, seen, honest, problems=list(dict.fromkeys(honest.problems)))
-        if not honest.whole:
-            outcome.problems.append("no honest stream came to its end")
-        if seen.label not in case.expected:
-            outcome.problems.append(f"seen {seen.label} ({seen.code}), and not {sorted(case.expected)}")
-        answered = seen.status is not None and seen.status >= 400 and seen.ended == "whole"
-        if answered and (seen.code is None or (seen.code == NO_BODY and case.side == "upstream")):
-            outcome.problems.append(f"the error {seen.status} has no code")
+        self.honest.begin()
+        self.gateway.restart_peak()
+        seen = await self.attackers[0].play(case, self.gateway.address)
+        honest = await self.honest.settle()
+        outcome = Outcome(
+            case, seen, honest, peak=self.gateway.peak_memory, problems=list(dict.fromkeys(honest.problems))
+        )
+        outcome.problems += wrong_with(case, seen)
+        if outcome.peak > MAX_PEAK:
+            outcome.problems.append(f"memory rose to {outcome.peak // MIB} MiB")
         after = await talk(self.gateway.address, post(body=asking(stream=False)))
         if not self.gateway.running or after.label != "served":
             outcome.problems.append(f"a new request was {after.label}")
-        outcome.problems += self._said_secrets()
+        outcome.problems += self.said_secrets()
         return outcome
 
     async def settle(self) -> tuple[int, int]:
@@ -93,26 +94,39 @@ class HostileStand:
                     await asyncio.sleep(0.1)
         return self.gateway.private_memory, bound
 
-    async def _attack(self, case: Case) -> Seen:
-        stdin, stdout = self._attacker.stdin, self._attacker.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(json.dumps([case.id, self.gateway.address[1]]).encode() + b"\n")
-        await stdin.drain()
-        async with asyncio.timeout(CASE_SECONDS):
-            return Seen.load(json.loads(await stdout.readline()))
-
-    def _said_secrets(self) -> list[str]:
-        said = self.gateway.transcript()
+    def said_secrets(self) -> list[str]:
+        """Secrets in what the gateway has logged since the last call."""
+        lines = self.gateway.lines[self._read_lines :]
+        self._read_lines += len(lines)
+        said = "".join(map(json.dumps, lines)) + self.gateway.stderr
         return [f"the log has {secret}" for secret in SECRETS if secret in said]
 
 
+def wrong_with(case: Case, seen: Seen) -> list[str]:
+    """What is wrong with what the client of a case saw."""
+    problems = []
+    if seen.label not in case.expected:
+        problems.append(f"seen {seen.label} ({seen.code}), and not {sorted(case.expected)}")
+    answered = seen.status is not None and seen.status >= 400 and seen.ended == "whole"
+    if answered and (seen.code is None or (seen.code == NO_BODY and case.side == "upstream")):
+        problems.append(f"the error {seen.status} has no code")
+    return problems
+
+
 @contextlib.asynccontextmanager
-async def hostile_stand(directory: Path) -> AsyncIterator[HostileStand]:
-    """A stand with a gateway of its own, ended within bounds."""
-    async with ScriptedUpstream(SCRIPT) as upstream, _attacker() as (attacker, port):
+async def hostile_stand(
+    directory: Path, *, lanes: int = 1, store: Mapping[str, Any] | None = None
+) -> AsyncIterator[HostileStand]:
+    """A stand with a gateway of its own, ended within bounds.
+
+    `lanes`: attackers, of which only the first is an upstream of the gateway's. `store`: settings of the
+    store of responses.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(ScriptedUpstream(SCRIPT))
+        attackers = [await stack.enter_async_context(attacker()) for _ in range(lanes)]
         bad = {
-            "base_url": f"http://127.0.0.1:{port}/v1",
+            "base_url": f"http://127.0.0.1:{attackers[0].port}/v1",
             "api_key": UPSTREAM_KEY,
             "deadlines": _DEADLINES,
         }
@@ -133,25 +147,11 @@ async def hostile_stand(directory: Path) -> AsyncIterator[HostileStand]:
             },
             "prices": {"small": {"input": 1, "cached_input": 0.1, "output": 4}},
             "cost": {"genai_prices": False},
+            "responses": dict(store or {}),
         }
-        async with shared_gateway(config, directory) as gateway:
-            expected = await one(gateway.address, Honest(), None)
-            assert b"[DONE]" in expected
-            yield HostileStand(gateway, attacker, expected)
-
-
-@contextlib.asynccontextmanager
-async def _attacker() -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hostile.attacker",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            port = int(await process.stdout.readline())
-        yield process, port
-    finally:
-        process.kill()
-        await process.wait()
+        gateway = await stack.enter_async_context(shared_gateway(config, directory))
+        expected = await whole_reply(gateway.address)
+        honest = await stack.enter_async_context(HonestStreams(gateway.address, expected))
+        stand = HostileStand(gateway, attackers, honest)
+        yield stand
+        assert not honest.record.problems

@@ -1,0 +1,53 @@
+"""A process of hostile peers, and how it is told what to play."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from hostile.case import Address, Case, Seen
+
+START_SECONDS = 60.0
+CASE_SECONDS = 180.0
+_TESTS = Path(__file__).parents[1]
+
+
+class Attacker:
+    """`hostile.attacker` in a process of its own. `port`: of its upstream. One case at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self._process = process
+        self.port = port
+
+    async def play(self, case: Case, gateway: Address) -> Seen:
+        """What was seen of a case. Raises `TimeoutError` where it does not end."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps([case.id, gateway[1]]).encode() + b"\n")
+        await stdin.drain()
+        async with asyncio.timeout(CASE_SECONDS):
+            line = await stdout.readline()
+        assert line, f"the process of the hostile peers ended in {case.id}"
+        return Seen.load(json.loads(line))
+
+
+@contextlib.asynccontextmanager
+async def attacker() -> AsyncIterator[Attacker]:
+    """An attacker, ended by force."""
+    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hostile.attacker",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(START_SECONDS):
+            port = int(await process.stdout.readline())
+        yield Attacker(process, port)
+    finally:
+        process.kill()
+        await process.wait()
