@@ -125,7 +125,7 @@ pub struct Facts {
     pub token_events: u64,
     /// The first such event, or a whole JSON document, was seen.
     pub output_started: bool,
-    /// `[DONE]` was seen, or the event of a Responses stream that ends it: nothing that matters comes any more.
+    /// `[DONE]` was seen, or the event that ends a Responses or Messages stream: nothing that matters comes any more.
     pub done: bool,
     /// The first finish reason (chat), stop reason (Messages) or final status (Responses).
     pub finish_reason: Option<Box<str>>,

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use sluicegate_core::api::Api;
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::messages::taken::{TakenIds, taken_ids};
 use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::responses::request::from_chat::from_chat;
@@ -54,6 +55,8 @@ pub(crate) struct Translated {
     pub(crate) request: Request,
     /// The parts of the request that are not sent to the upstream, since its answer does not depend on them.
     pub(crate) left_out: Vec<Box<str>>,
+    /// Of a request for a message: the ids that no call of its reply may have.
+    pub(crate) taken_ids: Arc<TakenIds>,
 }
 
 impl Form {
@@ -93,7 +96,7 @@ impl Form {
 
     /// Whether the reply's events are made anew.
     pub(crate) fn is_repaired_by(&self, upstream: &Upstream) -> bool {
-        upstream.repair && self.api == Api::Responses
+        upstream.repair && matches!(self.api, Api::Responses | Api::Messages)
     }
 }
 
@@ -174,6 +177,10 @@ impl Forms {
         Ok(Translated {
             request: Request::parse(body, &limits).map_err(|_| internal())?,
             left_out,
+            taken_ids: Arc::new(match asked {
+                Api::Messages => taken_ids(request.body()),
+                _ => TakenIds::new(),
+            }),
         })
     }
 

@@ -12,6 +12,7 @@ use http_body_util::Full;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
+use sluicegate_core::protocols::messages::writing::MessageNames;
 use sluicegate_core::protocols::{self, ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use tokio::time::Instant;
@@ -69,7 +70,7 @@ pub struct Exchange {
     pub attempt: Attempt,
     /// Bounds of the reply.
     pub limits: Limits,
-    /// A comment to a streaming client after this long a silence.
+    /// A comment, or a ping, to a streaming client after this long a silence.
     pub keepalive: Option<Duration>,
     /// A client that takes nothing for so long is cut.
     pub client_stall: Option<Duration>,
@@ -139,7 +140,7 @@ impl Exchange {
             pricing: self.attempt.pricing.clone(),
             engine: engine.clone(),
             started: self.started,
-            keepalive: KeepAlive::new(self.keepalive.filter(|_| streams), self.started),
+            keepalive: KeepAlive::new(self.api, self.keepalive.filter(|_| streams), self.started),
             leaving: Leaving::new(engine.shared.clone(), self.drain),
             client_stall: self.client_stall,
             outcome: Outcome::default(),
@@ -530,12 +531,12 @@ impl Session {
         ReplyPlan {
             clock: Some(asked::now),
             limits: self.limits,
-            ..ReplyPlan::between(self.client(Some(route)), upstream)
+            ..ReplyPlan::between(self.client(Some(route), Some(form)), upstream)
         }
     }
 
-    /// What the client is to get: of `route`, or without any.
-    fn client(&self, route: Option<&Route>) -> ClientSide {
+    /// What the client is to get: of `route` for the request in `form`, or without any.
+    fn client(&self, route: Option<&Route>, form: Option<&Form>) -> ClientSide {
         let usage = UsageChunk {
             include: self.include_usage,
             hide: self.streams && !self.include_usage,
@@ -547,13 +548,26 @@ impl Session {
             Api::Completions => ClientProtocol::Completions(usage),
             Api::Embeddings => ClientProtocol::Embeddings,
             Api::Responses => ClientProtocol::Responses(asked()),
-            Api::Messages => ClientProtocol::Messages,
+            Api::Messages => ClientProtocol::Messages(self.message_names(form)),
         };
         let reply_model = route.and_then(|route| route.reply_model.as_deref());
         ClientSide {
             protocol,
             streams: self.streams,
             reply_model: reply_model.map(Into::into),
+        }
+    }
+
+    /// The names for a message that is made of a reply in another protocol.
+    fn message_names(&self, form: Option<&Form>) -> MessageNames {
+        let Some(translated) = form.and_then(|form| form.translated.as_ref()) else {
+            return MessageNames::default();
+        };
+        let plain = |letter: &char| letter.is_ascii_alphanumeric();
+        let random: String = self.request_id.chars().filter(plain).collect();
+        MessageNames {
+            id: Some(format!("msg_{random}").into()),
+            taken_ids: Arc::clone(&translated.taken_ids),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Comments that keep a client's connection alive while its upstream is silent: balancers close what is idle (litellm#34819).
+//! What keeps a client's connection alive while its upstream is silent: balancers close what is idle (litellm#34819).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use sluicegate_core::api::Api;
+use sluicegate_core::protocols::messages::writing::PING;
 use tokio::time::Instant;
 
 use crate::headers::{self, Content};
@@ -12,19 +14,29 @@ use crate::reply::Sink;
 /// A comment, since every event-stream parser skips one; `id:` and `retry:` break some clients.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
+/// What a client of this protocol takes for a sign of life. A comment does for all but those of Messages, whose clients wait for events.
+const fn sign_of_life(api: Api) -> &'static [u8] {
+    match api {
+        Api::Messages => PING,
+        Api::Chat | Api::Completions | Api::Embeddings | Api::Responses => COMMENT,
+    }
+}
+
 /// The status of a stream that begins before its upstream has answered.
 const BEGUN_STATUS: u16 = 200;
 
-/// When the next comment is due.
+/// When the next sign of life is due.
 pub(crate) struct KeepAlive {
+    sign: &'static [u8],
     every: Option<Duration>,
     last: Instant,
     begun: bool,
 }
 
 impl KeepAlive {
-    pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
+    pub(crate) fn new(api: Api, every: Option<Duration>, now: Instant) -> Self {
         Self {
+            sign: sign_of_life(api),
             every,
             last: now,
             begun: false,
@@ -40,7 +52,7 @@ impl KeepAlive {
         self.last = now;
     }
 
-    /// Whether a comment has begun the reply, as an event stream: what follows must be one.
+    /// Whether a sign of life has begun the reply, as an event stream: what follows must be one.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }
@@ -50,7 +62,7 @@ impl KeepAlive {
         self.every = None;
     }
 
-    /// Send a comment. `begun`: the reply has begun with the upstream's head.
+    /// Send a sign of life. `begun`: the reply has begun with the upstream's head.
     pub(crate) fn beat(&mut self, sink: &mut Sink, request_id: &str, begun: bool) {
         if !begun && !self.begun {
             self.begun = true;
@@ -60,6 +72,6 @@ impl KeepAlive {
             );
         }
         self.last = Instant::now();
-        sink.push(&mut vec![Bytes::from_static(COMMENT)]);
+        sink.push(&mut vec![Bytes::from_static(self.sign)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::json::string;
 use crate::output::{self, Ending, Writer as _};
+use crate::protocols::messages;
 use crate::protocols::responses::echo::Asked;
 use crate::protocols::responses::fold::Fold;
 use crate::protocols::responses::writing::ResponsesWriter;
@@ -15,6 +16,17 @@ pub(super) struct Failure<'a> {
     pub(super) error_type: &'a str,
     pub(super) code: &'a str,
     pub(super) message: &'a str,
+}
+
+impl<'a> Failure<'a> {
+    /// As writers of pieces take it.
+    pub(super) fn in_pieces(self) -> output::Failure<'a> {
+        output::Failure {
+            message: self.message,
+            code: Some(self.code),
+            kind: Some(self.error_type),
+        }
+    }
 }
 
 /// What is known of a response that fails.
@@ -64,7 +76,7 @@ pub(super) fn is_shared(one: Api, other: Api) -> bool {
 pub(super) fn document(failure: Failure<'_>, api: Api) -> Vec<u8> {
     let mut json = Writer::default();
     if api == Api::Messages {
-        messages_error(&mut json, failure);
+        messages::writing::error(&failure.in_pieces(), &mut json.0);
     } else {
         json.raw("{\"error\":").error_object(failure).raw("}");
     }
@@ -81,7 +93,7 @@ pub(super) fn events(failure: Failure<'_>, api: Api, known: Known<'_>) -> Vec<u8
         }
         Api::Messages => {
             json.raw("event: error\ndata: ");
-            messages_error(&mut json, failure);
+            messages::writing::error(&failure.in_pieces(), &mut json.0);
             json.raw("\n\n");
         }
         Api::Responses => return response(Some(failure), known),
@@ -89,21 +101,11 @@ pub(super) fn events(failure: Failure<'_>, api: Api, known: Known<'_>) -> Vec<u8
     json.0
 }
 
-fn messages_error(json: &mut Writer, failure: Failure<'_>) {
-    json.raw("{\"type\":\"error\",\"error\":{\"type\":");
-    json.quoted(failure.error_type);
-    json.raw(",\"message\":").quoted(failure.message).raw("}}");
-}
-
 /// What is open is closed, then `error`, `response.failed` and the stream's end: clients of the Responses interface wait for a terminal event
 /// (`bifrost#6783`), and the numbers must go on without a gap.
 pub(super) fn response(failure: Option<Failure<'_>>, known: Known<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let ours = failure.map(|failure| output::Failure {
-        message: failure.message,
-        code: Some(failure.code),
-        kind: Some(failure.error_type),
-    });
+    let ours = failure.map(Failure::in_pieces);
     let theirs = known.error.map(|error| output::Failure {
         message: &error.message,
         code: error.code.as_deref(),

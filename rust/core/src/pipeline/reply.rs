@@ -364,7 +364,7 @@ impl Reply {
         };
         let event_type = self.payload.event_type;
         if is(event_type, b"message_stop") {
-            self.facts.terminal = true;
+            self.note_done();
         }
         let tool_starts = is(event_type, b"content_block_start")
             && !is(self.payload.part_type, b"text")

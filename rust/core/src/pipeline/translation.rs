@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind};
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
-use crate::protocols::Clock;
+use crate::protocols::messages::writing::PING;
+use crate::protocols::{Clock, messages};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -255,6 +256,10 @@ impl Translation {
                             .reader
                             .read(&data, &mut |piece| writer.write(piece, out));
                     }
+                    // What follows in this read counts no more than what would follow in the next.
+                    if self.reader.fault().is_some() {
+                        break;
+                    }
                 }
                 at += found.len;
                 continue;
@@ -264,6 +269,9 @@ impl Translation {
             };
             at += event.bytes().len();
             self.read_event(&event, source, reply, pricer, out);
+            if self.reader.fault().is_some() {
+                break;
+            }
         }
     }
 
@@ -307,6 +315,12 @@ impl Translation {
                         })
                     });
                 }
+            }
+            None if self.client_streams
+                && event.is_comment_only()
+                && self.client_api == Api::Messages =>
+            {
+                out.extend_from_slice(PING);
             }
             None if self.client_streams && event.is_comment_only() => {
                 // A made stream has one kind of line ending, whatever the upstream's are.
@@ -380,6 +394,11 @@ impl Translation {
         };
         match self.upstream_api {
             Api::Responses if is(b"response") => Came::Whole,
+            Api::Messages => match payload.event_type.map(|kind| kind.content(document)) {
+                Some(b"message") => Came::Whole,
+                Some(kind) if messages::reading::is_event(kind) => Came::InPart,
+                _ => Came::Unreadable,
+            },
             Api::Chat | Api::Completions if is(b".chunk") => Came::InPart,
             Api::Chat | Api::Completions if payload.choices == Choices::Some => Came::Whole,
             _ => Came::Unreadable,

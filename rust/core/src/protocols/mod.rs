@@ -26,6 +26,8 @@ use crate::usage::Dialect;
 
 use chat::reading::ChatChunks;
 use chat::writing::{ChatWriter, Written};
+use messages::reading::MessageEvents;
+use messages::writing::{MessageNames, MessagesWriter};
 use responses::echo::Asked;
 use responses::reading::ResponseEvents;
 use responses::writing::ResponsesWriter;
@@ -71,8 +73,8 @@ pub enum ClientProtocol {
     /// The Responses interface. What the client asked for is repeated in a response that is made or completed here; where it is not known,
     /// such a response says that it is that of a request without settings.
     Responses(Option<Asked>),
-    /// The Messages interface.
-    Messages,
+    /// The Messages interface, and what a message that is made here must not repeat.
+    Messages(MessageNames),
 }
 
 /// What becomes of the chunk at the end of a stream that has the usage, and no choices.
@@ -97,7 +99,7 @@ impl ClientSide {
             Api::Completions => ClientProtocol::Completions(usage),
             Api::Embeddings => ClientProtocol::Embeddings,
             Api::Responses => ClientProtocol::Responses(None),
-            Api::Messages => ClientProtocol::Messages,
+            Api::Messages => ClientProtocol::Messages(MessageNames::default()),
         };
         ClientSide {
             protocol,
@@ -114,7 +116,7 @@ impl ClientSide {
             ClientProtocol::Completions(_) => Api::Completions,
             ClientProtocol::Embeddings => Api::Embeddings,
             ClientProtocol::Responses(_) => Api::Responses,
-            ClientProtocol::Messages => Api::Messages,
+            ClientProtocol::Messages(_) => Api::Messages,
         }
     }
 
@@ -167,9 +169,19 @@ impl ClientSide {
                     Box::new(ResponsesWriter::new(echo, model, self.streams))
                 }
             }
-            ClientProtocol::Completions(_)
-            | ClientProtocol::Embeddings
-            | ClientProtocol::Messages => return None,
+            ClientProtocol::Messages(names) => {
+                // What is made anew of a message stays that message.
+                let id = names.id.clone().filter(|_| upstream.api != Api::Messages);
+                Box::new(MessagesWriter::new(messages::writing::Written {
+                    streams: self.streams,
+                    model: model.map(Into::into),
+                    names: MessageNames {
+                        id,
+                        ..names.clone()
+                    },
+                }))
+            }
+            ClientProtocol::Completions(_) | ClientProtocol::Embeddings => return None,
         })
     }
 }
@@ -186,8 +198,8 @@ pub struct UpstreamSide {
     /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format included: it is
     /// decoded, for clients of chat and of the Responses interface.
     pub harmony: bool,
-    /// Where client and upstream speak Responses: the events are read and made anew, so that what upstreams get wrong in them comes out
-    /// right. The upstream's own id is kept, and its `created_at`.
+    /// Where client and upstream both speak Responses, or both Messages: the events are read and made anew, so that what upstreams get wrong
+    /// in them comes out right. The upstream's own id is kept, and a response's `created_at`.
     pub repair: bool,
 }
 
@@ -209,7 +221,7 @@ impl UpstreamSide {
     pub fn is_translated_for(&self, client: &ClientSide) -> bool {
         let client = client.api();
         self.api != client
-            || self.repair && client == Api::Responses
+            || self.repair && matches!(client, Api::Responses | Api::Messages)
             || self.harmony && client == Api::Chat
     }
 
@@ -220,7 +232,8 @@ impl UpstreamSide {
             Api::Chat | Api::Completions if self.harmony => Box::new(HarmonyChunks::new(max_depth)),
             Api::Chat | Api::Completions => Box::new(ChatChunks::new(max_depth)),
             Api::Responses => Box::new(ResponseEvents::new(max_depth)),
-            Api::Embeddings | Api::Messages => return None,
+            Api::Messages => Box::new(MessageEvents::new(limits)),
+            Api::Embeddings => return None,
         })
     }
 }

@@ -1,4 +1,14 @@
-//! The Messages interface (Anthropic).
+//! The Messages interface (Anthropic's), streamed and whole.
+//!
+//! * [`reading`]: the events of a message, or the message alone → pieces of output.
+//! * [`writing`]: pieces of output, whatever protocol they came in → either form.
+//! * [`taken`]: ids that no new call may have.
+//! * [`vocabulary`]: stop reasons and types of errors.
+
+pub mod reading;
+pub mod taken;
+pub mod vocabulary;
+pub mod writing;
 
 use crate::api::Api;
 use crate::protocol::Protocol;
