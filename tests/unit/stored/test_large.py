@@ -214,13 +214,14 @@ async def test_a_conversation_is_listed_and_repeated_beside_the_loop(
 ) -> None:
     store_reply(store, "resp_1", input=TEXT)
     item = (await shown(store, "resp_1"))["output"][0]
-    assert json.loads(await store.item(item["id"], OWNER))["id"] == item["id"]
+    [found] = (await store.items([item["id"]], OWNER)).values()
+    assert json.loads(found)["id"] == item["id"]
     assert TEXT.encode() in await store.context("resp_1", OWNER)
     listed = await store.input_items("resp_1", OWNER, Page())
     assert listed is not None
     assert TEXT.encode() in listed
     assert watched.on_loop == []
-    assert {"find_item", "repeated_items", "list_items"} <= watched.elsewhere
+    assert {"find_items", "repeated_items", "list_items"} <= watched.elsewhere
 
 
 async def test_a_large_request_is_taken_on_beside_the_loop(
