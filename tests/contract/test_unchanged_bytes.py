@@ -63,7 +63,6 @@ UNUSUAL = {
     "raw characters": event(chunk("é 🦦   \x7f")) + DONE,
     "members nobody knows": event(chunk("a", x={"google": {"thought_signature": "s=="}})) + DONE,
     "usage that is null": event(chunk("a", usage=None)) + event(chunk(finish="stop", usage=None)) + DONE,
-    "no end mark but a finish": event(chunk("a")) + event(chunk(finish="stop")),
     "more after the end mark": event(chunk("a")) + DONE + b": bye\n\n" + DONE,
 }  # fmt: skip
 

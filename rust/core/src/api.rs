@@ -37,6 +37,15 @@ impl Api {
         }
     }
 
+    /// The event that ends a stream and holds nothing (OpenAI's API reference, "stream").
+    #[must_use]
+    pub const fn end_mark(self) -> Option<&'static [u8]> {
+        match self {
+            Api::Chat | Api::Completions => Some(b"data: [DONE]\n\n"),
+            Api::Embeddings | Api::Responses | Api::Messages => None,
+        }
+    }
+
     /// The one that is called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -308,6 +308,11 @@ impl Pipeline {
             }
             Body::Stream(mut stream) => {
                 stream.finish(reply, pricer, out);
+                let facts = &reply.facts;
+                let is_whole = facts.finish_reason.is_some() && facts.error.is_none();
+                if plan.client.completes && is_whole && !facts.done {
+                    out.extend(plan.client.api().end_mark().map(Bytes::from_static));
+                }
                 self.body = Body::Ended(Some(stream));
                 Ok(())
             }

@@ -555,6 +555,7 @@ impl Session {
             protocol,
             streams: self.streams,
             reply_model: reply_model.map(Into::into),
+            completes: true,
         }
     }
 

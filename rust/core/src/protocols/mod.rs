@@ -59,6 +59,8 @@ pub struct ClientSide {
     pub streams: bool,
     /// Shown as `model` instead of the upstream's name.
     pub reply_model: Option<Box<str>>,
+    /// A stream that is whole but for the last event of its protocol gets that event (transformers ends chat without `[DONE]`).
+    pub completes: bool,
 }
 
 /// The protocol that a client speaks.
@@ -105,6 +107,7 @@ impl ClientSide {
             protocol,
             streams,
             reply_model: None,
+            completes: false,
         }
     }
 

@@ -30,6 +30,26 @@ fn usage_beside_a_choice_or_an_error_is_not_hidden() {
 }
 
 #[test]
+fn a_whole_stream_without_its_last_event_gets_it_where_that_is_asked_for() {
+    let mut plan = chat(true);
+    let error = "data: {\"error\":{\"message\":\"no\"}}\n\n";
+    let sent = [HI, STOP].concat();
+    assert_eq!(pass(&plan, &mut Unpriced, &sent).0, sent);
+    plan.client.completes = true;
+    let (out, facts) = pass(&plan, &mut Unpriced, &sent);
+    assert_eq!(out, [HI, STOP, DONE].concat());
+    assert!(!facts.truncated);
+    let open = sent.strip_suffix("\n").unwrap();
+    assert_eq!(
+        pass(&plan, &mut Unpriced, open).0,
+        [HI, STOP, DONE].concat()
+    );
+    for unchanged in [&*[HI, STOP, DONE].concat(), HI, &[HI, STOP, error].concat()] {
+        assert_eq!(pass(&plan, &mut Unpriced, unchanged).0, unchanged);
+    }
+}
+
+#[test]
 fn a_running_total_is_not_priced_and_its_end_is() {
     let running = |text: &str, finish: &str, n: u32| {
         format!(
