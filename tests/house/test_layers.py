@@ -158,9 +158,6 @@ CORE_LAYERS = (
 )
 CORE_RANK = {name: rank for rank, names in enumerate(CORE_LAYERS) for name in names}
 
-# It reads the requests of one protocol and writes those of another.
-BETWEEN_PROTOCOLS = {"protocols/responses/request/from_chat/messages.rs"}
-
 
 def core_module(parts: list[str]) -> str:
     """The module of a path below the core's root: `protocols/chat` of `protocols/chat/fold/item`."""
@@ -182,6 +179,6 @@ def test_the_core_imports_downwards_only() -> None:
         code = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
         for used in re.findall(r"\bcrate::(\w+(?:::\w+)?)", code):
             other = core_module(used.split("::"))
-            if other != own and CORE_RANK[other] >= CORE_RANK[own] and str(place) not in BETWEEN_PROTOCOLS:
+            if other != own and CORE_RANK[other] >= CORE_RANK[own]:
                 wrong.append(f"{place}: {own} uses {other}")
     assert wrong == []

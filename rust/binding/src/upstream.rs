@@ -9,10 +9,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::api::Api;
-use sluicegate_core::protocols::responses::request::from_chat::ResponsesTarget;
-use sluicegate_core::protocols::responses::request::to_chat::{
+use sluicegate_core::protocols::chat::request::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
+use sluicegate_core::protocols::responses::request::ResponsesTarget;
 use sluicegate_core::protocols::{Serves, Targets};
 use sluicegate_core::usage::Dialect;
 use sluicegate_relay::{Deadlines, Route, Streaming, Upstream, UpstreamSettings};

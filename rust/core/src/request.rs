@@ -8,6 +8,7 @@ pub mod affinity;
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind};
+use crate::json::node::Node;
 use crate::json::scan::{self, Kind, Member, Members, Value};
 use crate::json::splice::Splice;
 use crate::json::string;
@@ -117,6 +118,13 @@ impl Request {
     /// - [`ErrorKind::TooManyDuplicates`] for a member that is read and occurs more than 16 times.
     pub fn parse(body: Bytes, limits: &Limits) -> Result<Self, Error> {
         Request::read(body, limits, |_, _| Ok(()))
+    }
+
+    /// The whole body.
+    pub(crate) fn root(&self) -> Node<'_> {
+        let start = scan::skip_space(&self.body, 0);
+        let (kind, end) = (Kind::Object, self.body.len());
+        Node::new(&self.body, Value { kind, start, end })
     }
 
     /// [`parse`](Self::parse), showing each member of the body to `visit` on the way.

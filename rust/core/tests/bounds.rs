@@ -19,10 +19,11 @@ use sluicegate_core::json::splice::Splice;
 use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS, MAX_RECORDED};
 use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
 use sluicegate_core::protocols::chat::fold::ChatFold;
+use sluicegate_core::protocols::chat::request::{ChatTarget, write_request};
 use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
 use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::responses::request::read_request;
 use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
 /// Far more than any bound on a count.
@@ -227,7 +228,8 @@ fn so_many_members_are_renamed() {
 
 fn to_chat(body: String) -> String {
     let request = ResponsesRequest::parse(body.into(), &Limits::default()).unwrap();
-    match request.to_chat(&ChatTarget::default()) {
+    let read = read_request(request.request());
+    match read.and_then(|it| write_request(&it, &ChatTarget::default())) {
         Ok(chat) => String::from_utf8(chat.body.to_vec()).unwrap(),
         Err(refusal) => refusal.to_string(),
     }

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::limits::{Limits, MAX_FOUND_ITEMS, MAX_REFERENCES};
+use sluicegate_core::protocols::chat::request::{ChatTarget, write_request};
 use sluicegate_core::protocols::responses::conversation::{Page, Turn, Whole, page, repeated};
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::responses::request::read_request;
 use sluicegate_core::request::affinity::of_key;
 
 fn parse(body: &str) -> ResponsesRequest {
@@ -286,7 +287,8 @@ fn earlier_items_come_first_and_all_else_stays() {
     let request = request
         .with_input_prefix(&earlier, &Limits::default())
         .unwrap();
-    let chat = request.to_chat(&ChatTarget::default()).unwrap();
+    let read = read_request(request.request()).unwrap();
+    let chat = write_request(&read, &ChatTarget::default()).unwrap();
     assert_eq!(
         chat.body,
         r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"},{"role":"user","content":"?"}]}"#

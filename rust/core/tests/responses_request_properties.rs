@@ -9,20 +9,31 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sluicegate_core::input::{Refusal, Written};
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::request::{self as chat_requests, ChatTarget};
 use sluicegate_core::protocols::responses::conversation::{Page, Turn, page, repeated};
 use sluicegate_core::protocols::responses::echo::Echo;
-use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+use sluicegate_core::protocols::responses::request::{
+    self as requests, ResponsesRequest, ResponsesTarget,
+};
 use sluicegate_core::request::Request;
 
 fn parse(body: impl Into<Bytes>) -> ResponsesRequest {
     ResponsesRequest::parse(body.into(), &Limits::default()).unwrap()
 }
 
+fn to_chat(request: &ResponsesRequest) -> Result<Written, Refusal> {
+    let conversation = requests::read_request(request.request())?;
+    chat_requests::write_request(&conversation, &ChatTarget::default())
+}
+
+fn from_chat(request: &Request, target: &ResponsesTarget) -> Result<Written, Refusal> {
+    requests::write_request(&chat_requests::read_request(request)?, target)
+}
+
 fn chat(body: impl Into<Bytes>) -> String {
-    let chat = parse(body).to_chat(&ChatTarget::default()).unwrap();
+    let chat = to_chat(&parse(body)).unwrap();
     String::from_utf8(chat.body.to_vec()).unwrap()
 }
 
@@ -62,16 +73,15 @@ fn of_several_members_of_one_name_the_last_counts() {
 fn tools_are_bounded_in_number() {
     let tools = vec![r#"{"type":"function","name":"f"}"#; 4097];
     let body = |count: usize| format!(r#"{{"input":"a","tools":[{}]}}"#, tools[..count].join(","));
-    let to_chat = |body: String| parse(body).to_chat(&ChatTarget::default());
-    assert!(to_chat(body(4096)).is_ok());
-    let refusal = to_chat(body(4097)).unwrap_err();
+    assert!(to_chat(&parse(body(4096))).is_ok());
+    let refusal = to_chat(&parse(body(4097))).unwrap_err();
     assert_eq!(&*refusal.param, "tools[4096]");
 }
 
 #[test]
 fn tools_in_the_input_are_never_passed_over() {
     let body = r#"{"input":[{"type":"additional\u005ftools","tools":[]}]}"#;
-    let refusal = parse(body).to_chat(&ChatTarget::default()).unwrap_err();
+    let refusal = to_chat(&parse(body)).unwrap_err();
     assert_eq!(&*refusal.param, "input[0].type");
 }
 
@@ -173,7 +183,7 @@ proptest! {
             text[at] = byte;
         }
         if let Ok(request) = ResponsesRequest::parse(text.into(), &Limits::default()) {
-            if let Ok(chat) = request.to_chat(&ChatTarget::default()) {
+            if let Ok(chat) = to_chat(&request) {
                 prop_assert!(serde_json::from_slice::<Value>(&chat.body).is_ok());
             }
             check_rest(&request);
@@ -191,7 +201,7 @@ proptest! {
             *body.pointer_mut(place).unwrap() = value.get(&junk).clone();
         }
         if let Ok(request) = ResponsesRequest::parse(body.to_string().into(), &Limits::default()) {
-            if let Ok(chat) = request.to_chat(&ChatTarget::default()) {
+            if let Ok(chat) = to_chat(&request) {
                 prop_assert!(serde_json::from_slice::<Value>(&chat.body).is_ok());
             }
             check_rest(&request);

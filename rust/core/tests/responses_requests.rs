@@ -9,10 +9,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
-use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::protocols::responses::request::to_chat::{
-    ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+use sluicegate_core::protocols::chat::request::{
+    self as chat_requests, ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+};
+use sluicegate_core::protocols::responses::request::{
+    self as requests, ResponsesRequest, ResponsesTarget,
 };
 use sluicegate_core::request::Request;
 
@@ -69,7 +70,8 @@ fn chat_requests_become_requests_for_a_response() {
         let pretty = serde_json::to_string_pretty(&case["request"]).unwrap();
         for body in [case["request"].to_string(), pretty] {
             let request = Request::parse(Bytes::from(body), &Limits::default()).unwrap();
-            match from_chat(&request, &target) {
+            let read = chat_requests::read_request(&request);
+            match read.and_then(|it| requests::write_request(&it, &target)) {
                 Ok(response) => {
                     let body: Value = serde_json::from_slice(&response.body).unwrap();
                     assert_eq!(body, case["responses"], "{name}");
@@ -92,7 +94,8 @@ fn requests_become_chat_requests() {
             serde_json::to_string_pretty(&case["request"]).unwrap(),
         ] {
             let request = ResponsesRequest::parse(Bytes::from(body), &Limits::default()).unwrap();
-            match request.to_chat(&target(&case)) {
+            let read = requests::read_request(request.request());
+            match read.and_then(|it| chat_requests::write_request(&it, &target(&case))) {
                 Ok(chat) => {
                     let body: Value = serde_json::from_slice(&chat.body).unwrap();
                     assert_eq!(normal(body), normal(case["chat"].clone()), "{name}");

@@ -5,12 +5,13 @@ use arbitrary::Arbitrary;
 use bytes::Bytes;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::chat::request::{
+    self as chat, ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+};
 use sluicegate_core::protocols::responses::conversation::{Page, Turn, page};
 use sluicegate_core::protocols::responses::echo::Echo;
-use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::from_chat::{ResponsesTarget, from_chat};
-use sluicegate_core::protocols::responses::request::to_chat::{
-    ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+use sluicegate_core::protocols::responses::request::{
+    self as responses, ResponsesRequest, ResponsesTarget,
 };
 use sluicegate_core::request::Request;
 
@@ -83,7 +84,8 @@ fn from_responses(request: &ResponsesRequest, target: u8) {
     };
     let listed = page(&[turn], &asked).expect("the first page of a list is always there");
     assert!(Node::document(&listed).is_some());
-    let Ok(chat) = request.to_chat(&target) else {
+    let read = responses::read_request(request.request());
+    let Ok(chat) = read.and_then(|it| chat::write_request(&it, &target)) else {
         return;
     };
     made(&chat.body, request.body());
@@ -102,7 +104,8 @@ fn of_chat(request: &Request, target: u8) {
         takes_reasoning: target & 1 == 1,
         omit: Vec::new(),
     };
-    let Ok(asked) = from_chat(request, &target) else {
+    let read = chat::read_request(request);
+    let Ok(asked) = read.and_then(|it| responses::write_request(&it, &target)) else {
         return;
     };
     made(&asked.body, request.body());

@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use sluicegate_core::api::Api;
+use sluicegate_core::input::Written;
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::messages::taken::{TakenIds, taken_ids};
 use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
-use sluicegate_core::protocols::responses::request::from_chat::from_chat;
 use sluicegate_core::protocols::{self, Target};
 use sluicegate_core::request::{Request, UsageAsk};
 
@@ -149,23 +149,14 @@ impl Forms {
         upstream: &Upstream,
     ) -> Result<Translated, Fault> {
         let internal = || Fault::new(FaultKind::Internal, &upstream.name);
-        let translated = match (target, &self.responses) {
-            (Target::Chat(target), Some(asked)) => {
-                let chat = asked.request.to_chat(target);
-                chat.map(|chat| (chat.body, chat.left_out))
-            }
-            (Target::Responses(target), None) if asked == Api::Chat => {
-                let response = from_chat(request, target);
-                response.map(|response| (response.body, response.left_out))
-            }
-            (Target::Chat(_), None) => {
-                return Err(untranslatable(asked, Api::Chat, upstream));
-            }
-            (Target::Responses(_), _) => {
-                return Err(untranslatable(asked, Api::Responses, upstream));
-            }
+        let request = match &self.responses {
+            Some(asked) => asked.request.request(),
+            None => request,
         };
-        let (body, left_out) = translated.map_err(|refusal| {
+        let read = protocols::read_request(asked, request);
+        let read = read.ok_or_else(|| untranslatable(asked, target.api(), upstream))?;
+        let written = read.and_then(|conversation| target.write_request(&conversation));
+        let Written { body, left_out, .. } = written.map_err(|refusal| {
             Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
         })?;
         // It is ours: what bounds a client's request, or a reply, does not bound it.

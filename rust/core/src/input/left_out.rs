@@ -9,7 +9,7 @@ const MAX_NAMED: usize = 16;
 const MAX_NAME: usize = 64;
 
 /// The parts of a request that are not sent to its upstream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut {
     named: Vec<Box<str>>,
     more: usize,
@@ -32,6 +32,14 @@ impl LeftOut {
         } else {
             self.more += 1;
         }
+    }
+
+    /// Adds what `other` has.
+    pub(crate) fn append(&mut self, other: LeftOut) {
+        for name in other.named {
+            self.note(|| name.into());
+        }
+        self.more += other.more;
     }
 
     /// The names, and how many more there are.

@@ -54,10 +54,20 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// A place in a request, turned into text only when an error names it.
+///
+/// ```
+/// use sluicegate_core::input::place::{Place, Spot, Word};
+///
+/// let spot = Spot::top(Word::Messages).element(3).member(Word::Content).element(0);
+/// let place = Place::At(spot);
+/// assert_eq!(place.member("source").to_string(), "messages[3].content[0].source");
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'p> {
+pub enum Place<'p> {
     /// A member of the request.
     Top(&'p str),
+    /// A place that has been kept.
+    At(Spot),
     /// A member of an object.
     Member(&'p Place<'p>, &'p str),
     /// An element of an array.
@@ -65,11 +75,15 @@ pub(crate) enum Place<'p> {
 }
 
 impl Place<'_> {
-    pub(crate) fn member<'p>(&'p self, name: &'p str) -> Place<'p> {
+    /// A member of the object here.
+    #[must_use]
+    pub fn member<'p>(&'p self, name: &'p str) -> Place<'p> {
         Place::Member(self, name)
     }
 
-    pub(crate) fn element(&self, index: usize) -> Place<'_> {
+    /// An element of the array here.
+    #[must_use]
+    pub fn element(&self, index: usize) -> Place<'_> {
         Place::Element(self, index)
     }
 }
@@ -78,9 +92,168 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Top(name) => f.write_str(name),
+            Place::At(spot) => spot.fmt(f),
             Place::Member(parent, name) => write!(f, "{parent}.{name}"),
             Place::Element(parent, index) => write!(f, "{parent}[{index}]"),
         }
+    }
+}
+
+/// The names of members that lead to what a [`Spot`] stands for. A protocol adds those that it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Word {
+    /// No member.
+    #[default]
+    None,
+    /// `allowed_tools`
+    AllowedTools,
+    /// `audio`
+    Audio,
+    /// `content`
+    Content,
+    /// `effort`
+    Effort,
+    /// `format`
+    Format,
+    /// `function_call`
+    FunctionCall,
+    /// `input`
+    Input,
+    /// `instructions`
+    Instructions,
+    /// `messages`
+    Messages,
+    /// `output`
+    Output,
+    /// `output_config`
+    OutputConfig,
+    /// `output_format`
+    OutputFormat,
+    /// `reasoning`
+    Reasoning,
+    /// `reasoning_content`
+    ReasoningContent,
+    /// `reasoning_text`
+    ReasoningText,
+    /// `refusal`
+    Refusal,
+    /// `response_format`
+    ResponseFormat,
+    /// `source`
+    Source,
+    /// `summary`
+    Summary,
+    /// `system`
+    System,
+    /// `text`
+    Text,
+    /// `thinking`
+    Thinking,
+    /// `tool_calls`
+    ToolCalls,
+    /// `tool_choice`
+    ToolChoice,
+    /// `tool_plan`
+    ToolPlan,
+    /// `tools`
+    Tools,
+}
+
+impl Word {
+    /// As it stands in a request.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Word::None => "",
+            Word::AllowedTools => "allowed_tools",
+            Word::Audio => "audio",
+            Word::Content => "content",
+            Word::Effort => "effort",
+            Word::Format => "format",
+            Word::FunctionCall => "function_call",
+            Word::Input => "input",
+            Word::Instructions => "instructions",
+            Word::Messages => "messages",
+            Word::Output => "output",
+            Word::OutputConfig => "output_config",
+            Word::OutputFormat => "output_format",
+            Word::Reasoning => "reasoning",
+            Word::ReasoningContent => "reasoning_content",
+            Word::ReasoningText => "reasoning_text",
+            Word::Refusal => "refusal",
+            Word::ResponseFormat => "response_format",
+            Word::Source => "source",
+            Word::Summary => "summary",
+            Word::System => "system",
+            Word::Text => "text",
+            Word::Thinking => "thinking",
+            Word::ToolCalls => "tool_calls",
+            Word::ToolChoice => "tool_choice",
+            Word::ToolPlan => "tool_plan",
+            Word::Tools => "tools",
+        }
+    }
+}
+
+/// Members on the way to a [`Spot`].
+const DEPTH: usize = 4;
+
+/// A place in a request that is kept with what stands there: up to four members, each with the index of an element in it. It says what the
+/// client wrote, so that whoever refuses it names it as the client did. A way that is longer ends where there is no more room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spot {
+    members: [Word; DEPTH],
+    /// Of each member the index in it, and one more; 0 where the member itself is meant.
+    indexes: [u32; DEPTH],
+}
+
+impl Spot {
+    /// A member of the request.
+    #[must_use]
+    pub const fn top(member: Word) -> Self {
+        let none = Word::None;
+        Spot {
+            members: [member, none, none, none],
+            indexes: [0; DEPTH],
+        }
+    }
+
+    /// A member of the object here.
+    #[must_use]
+    pub fn member(mut self, member: Word) -> Self {
+        if let Some(slot) = self.members.iter_mut().find(|it| **it == Word::None) {
+            *slot = member;
+        }
+        self
+    }
+
+    /// An element of the array here, which is a member.
+    #[must_use]
+    pub fn element(mut self, index: usize) -> Self {
+        let members = self.members.iter().filter(|it| **it != Word::None).count();
+        if let Some(slot) = self.indexes.get_mut(members.saturating_sub(1)) {
+            *slot = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (member, index)) in self.members.iter().zip(self.indexes).enumerate() {
+            if *member == Word::None {
+                break;
+            }
+            if place > 0 {
+                f.write_str(".")?;
+            }
+            f.write_str(member.as_str())?;
+            if let Some(index) = index.checked_sub(1) {
+                write!(f, "[{index}]")?;
+            }
+        }
+        Ok(())
     }
 }
 

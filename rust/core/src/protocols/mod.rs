@@ -33,7 +33,7 @@ use responses::reading::ResponseEvents;
 use responses::writing::ResponsesWriter;
 use responses::writing::renamed::Renamed;
 
-pub use target::{Serves, Target, Targets};
+pub use target::{Serves, Target, Targets, read_request};
 
 /// The protocol that is called `api`.
 #[must_use]

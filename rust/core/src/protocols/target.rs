@@ -1,9 +1,11 @@
 //! What an upstream serves, and how it wants to be asked for it.
 
+use super::chat::request::{self as chat, ChatTarget};
 use super::of;
-use super::responses::request::from_chat::ResponsesTarget;
-use super::responses::request::to_chat::ChatTarget;
+use super::responses::request::{self as responses, ResponsesTarget};
 use crate::api::Api;
+use crate::input::{Conversation, Refusal, Written};
+use crate::request::Request;
 
 /// The protocols for conversations that an upstream serves. Requests of another are translated to the first.
 ///
@@ -85,4 +87,38 @@ pub enum Target {
     Chat(ChatTarget),
     /// The Responses interface.
     Responses(ResponsesTarget),
+}
+
+impl Target {
+    /// The protocol.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        match self {
+            Target::Chat(_) => Api::Chat,
+            Target::Responses(_) => Api::Responses,
+        }
+    }
+
+    /// Writes a request of the protocol. Nothing of `conversation` that changes the answer is left out without a word.
+    ///
+    /// # Errors
+    /// What is asked for is beyond such an upstream.
+    pub fn write_request(&self, conversation: &Conversation<'_>) -> Result<Written, Refusal> {
+        match self {
+            Target::Chat(target) => chat::write_request(conversation, target),
+            Target::Responses(target) => responses::write_request(conversation, target),
+        }
+    }
+}
+
+/// Reads a request to `api`: what it asks for, whatever protocol its upstream speaks. None where no request of this protocol is translated.
+///
+/// # Errors
+/// What is malformed.
+pub fn read_request(api: Api, request: &Request) -> Option<Result<Conversation<'_>, Refusal>> {
+    match api {
+        Api::Chat => Some(chat::read_request(request)),
+        Api::Responses => Some(responses::read_request(request)),
+        Api::Completions | Api::Embeddings | Api::Messages => None,
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`fold`]: the chunks of a stream → one `chat.completion` (or `text_completion`).
 //! * [`unfold`]: one completion → the chunks of a stream.
+//! * [`request`]: requests, read and written.
 //! * [`reading`]: chunks, of which a whole completion is one → pieces of output.
 //! * [`writing`]: pieces of output, whatever protocol they came in → either form.
 //!
@@ -32,6 +33,7 @@ pub mod fold;
 mod inverse;
 mod merge;
 pub mod reading;
+pub mod request;
 mod rules;
 #[cfg(test)]
 mod tree;

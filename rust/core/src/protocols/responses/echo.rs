@@ -9,8 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::request::ResponsesRequest;
-use super::request::from_chat::tools::write_choice;
-use super::request::tools::Offer;
+use super::request::read_tools;
+use super::request::write_choice;
+use crate::input::offer::Offer;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
@@ -146,14 +147,18 @@ impl Echo {
         if let Some(tier) = request.get("service_tier").and_then(|tier| tier.decode()) {
             echo.service_tier = tier.into();
         }
-        for tool in Offer::of(request).unwrap_or_default().tools {
-            if tool.custom {
-                echo.custom_tools.insert(tool.function.clone());
+        let (tools, input) = (request.get("tools"), request.get("input"));
+        let tools = read_tools(tools, input).unwrap_or_default();
+        for function in Offer::of(&tools).functions {
+            if function.custom {
+                echo.custom_tools.insert(function.function.clone());
             }
-            if let Some(namespace) = tool.namespace {
-                let name = tool.name;
-                let namespaced = Namespaced { namespace, name };
-                echo.namespaced.insert(tool.function, namespaced);
+            if let Some(namespace) = &function.tool.namespace {
+                let namespaced = Namespaced {
+                    namespace: namespace.as_ref().into(),
+                    name: function.name,
+                };
+                echo.namespaced.insert(function.function, namespaced);
             }
         }
         echo

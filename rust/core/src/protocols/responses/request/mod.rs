@@ -1,19 +1,25 @@
-//! Requests to `/v1/responses`, and requests to Chat Completions made of them.
+//! Requests to `/v1/responses`, and requests for a response made of what clients of other protocols ask for.
 //!
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 //!
-//! * [`from_chat`]: a request to Chat Completions for an upstream that speaks Responses only.
 //! * [`items`]: the input as a list of items, for the store of conversations.
-//! * [`to_chat`]: the request for an upstream that speaks Chat Completions only.
+//! * [`read_request`]: what a request asks for, whatever protocol its upstream speaks.
+//! * [`write_request`]: a request for an upstream that speaks Responses only.
 
-pub mod from_chat;
+mod choice;
 pub mod items;
-pub mod to_chat;
-pub(super) mod tools;
+mod read;
+mod write;
 
 use bytes::Bytes;
 
+pub(super) use self::choice::write_choice;
+pub use self::read::read_request;
+pub(super) use self::read::read_tools;
+pub use self::write::{ResponsesTarget, write_request};
+
 use crate::error::{Error, ErrorKind};
+use crate::input::Setting;
 use crate::json::node::Node;
 use crate::json::scan::{Kind, Value};
 use crate::limits::Limits;
@@ -21,47 +27,53 @@ use crate::request::Request;
 use crate::request::affinity::Beginning;
 
 /// The members of a request that have a meaning here. All others are the upstream's.
-const NAMES: [&str; 35] = [
-    "background",
-    "background_options",
-    "client_metadata",
-    "context_management",
-    "conversation",
-    "frequency_penalty",
-    "include",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "messages",
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "presence_penalty",
-    "previous_response_id",
-    "prompt",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-    "verbosity",
+const NAMES: [(&str, Setting); 35] = [
+    ("background", Setting::Silent),
+    ("background_options", Setting::Silent),
+    ("client_metadata", Setting::Silent),
+    ("context_management", Setting::Needed),
+    ("conversation", Setting::Needed),
+    ("frequency_penalty", Setting::FrequencyPenalty),
+    ("include", Setting::Include),
+    ("input", Setting::Read),
+    ("instructions", Setting::Read),
+    ("max_output_tokens", Setting::MaxTokens),
+    ("max_tool_calls", Setting::MaxToolCalls),
+    ("messages", Setting::Needed),
+    ("metadata", Setting::Metadata),
+    ("model", Setting::Model),
+    ("parallel_tool_calls", Setting::ParallelCalls),
+    ("presence_penalty", Setting::PresencePenalty),
+    ("previous_response_id", Setting::Read),
+    ("prompt", Setting::Needed),
+    ("prompt_cache_key", Setting::CacheKey),
+    ("prompt_cache_retention", Setting::CacheRetention),
+    ("reasoning", Setting::Read),
+    ("safety_identifier", Setting::SafetyIdentifier),
+    ("service_tier", Setting::ServiceTier),
+    ("store", Setting::Store),
+    ("stream", Setting::Stream),
+    ("stream_options", Setting::StreamOptions),
+    ("temperature", Setting::Temperature),
+    ("text", Setting::Read),
+    ("tool_choice", Setting::Read),
+    ("tools", Setting::Read),
+    ("top_logprobs", Setting::TopLogprobs),
+    ("top_p", Setting::TopP),
+    ("truncation", Setting::Truncation),
+    ("user", Setting::User),
+    ("verbosity", Setting::Verbosity),
 ];
 
 /// The place of a member's name in [`NAMES`].
-fn number(key: Node<'_>) -> Option<usize> {
-    NAMES.binary_search(&key.decode()?.as_ref()).ok()
+fn number(name: &str) -> Option<usize> {
+    NAMES.binary_search_by(|(known, _)| (*known).cmp(name)).ok()
+}
+
+/// What a member of this name is.
+fn setting(name: &str) -> Option<Setting> {
+    let (_, setting) = NAMES.get(number(name)?)?;
+    Some(*setting)
 }
 
 /// A client's request for a response, one JSON object, read once.
@@ -69,13 +81,13 @@ fn number(key: Node<'_>) -> Option<usize> {
 /// ```
 /// use bytes::Bytes;
 /// use sluicegate_core::limits::Limits;
-/// use sluicegate_core::protocols::responses::request::ResponsesRequest;
-/// use sluicegate_core::protocols::responses::request::to_chat::ChatTarget;
+/// use sluicegate_core::protocols::chat::request::{ChatTarget, write_request};
+/// use sluicegate_core::protocols::responses::request::{ResponsesRequest, read_request};
 ///
 /// let body = Bytes::from_static(br#"{"model":"m","instructions":"Be brief.","input":"Hi","temperature":0.50}"#);
 /// let request = ResponsesRequest::parse(body, &Limits::default())?;
 /// assert!(request.store());
-/// let chat = request.to_chat(&ChatTarget::default()).unwrap();
+/// let chat = write_request(&read_request(request.request()).unwrap(), &ChatTarget::default()).unwrap();
 /// assert_eq!(
 ///     chat.body,
 ///     concat!(
@@ -108,10 +120,11 @@ impl ResponsesRequest {
         let mut previous_response_id = None;
         let request = Request::read(body, limits, |body, member| {
             let value = member.value;
-            let Some(number) = number(Node::new(body, member.key)) else {
+            let key = Node::new(body, member.key).decode().unwrap_or_default();
+            let Some(number) = number(&key) else {
                 return Ok(());
             };
-            let allowed: &[Kind] = match NAMES.get(number).copied() {
+            let allowed: &[Kind] = match NAMES.get(number).map(|(name, _)| *name) {
                 Some("store" | "background") => &[Kind::True, Kind::False, Kind::Null],
                 Some("previous_response_id") => {
                     previous_response_id = value.decode(body).map(|id| id.into());
@@ -141,18 +154,13 @@ impl ResponsesRequest {
 
     /// The value of a member in [`NAMES`]; None where it is absent or null.
     pub(super) fn get(&self, name: &str) -> Option<Node<'_>> {
-        let number = NAMES.binary_search(&name).ok();
-        let value = (*self.values.get(number?)?)?;
+        let value = (*self.values.get(number(name)?)?)?;
         Some(Node::new(self.request.body(), value))
     }
 
     /// The whole body.
     pub(super) fn root(&self) -> Node<'_> {
-        let body = self.request.body();
-        let start = crate::json::scan::skip_space(body, 0);
-        let kind = Kind::Object;
-        let end = body.len();
-        Node::new(body, Value { kind, start, end })
+        self.request.root()
     }
 
     /// The request as bytes to edit in place, for an upstream that speaks Responses.

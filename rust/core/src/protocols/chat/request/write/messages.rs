@@ -1,0 +1,368 @@
+//! The turns as messages.
+//!
+//! - What the model put out in neighbouring turns (reasoning, text, calls) becomes one message of the assistant. A second text directly
+//!   behind a first begins another; behind calls, whose outputs must follow at once, it is a paragraph. Reasoning that nothing follows is
+//!   left out.
+//! - Instructions and the system's or developer's messages behind them become one message, where the role is `system`: many chat
+//!   templates take one, and only in front.
+//! - A tool's output is text. What else it holds (images, files) goes into a message of the user behind the outputs, as Chat Completions
+//!   has no other place for it.
+
+use super::content::{self, ContentPart};
+use super::{ChatTarget, InstructionsRole, ReasoningField};
+use crate::input::block::Text;
+use crate::input::left_out::LeftOut;
+use crate::input::offer::{Offer, custom_arguments};
+use crate::input::{Block, Call, Content, Payload, Place, Refusal, Role, Scope, Spot, Turn};
+use crate::json::string;
+use crate::json::writer::Writer;
+
+/// The model's output between two turns of others. Texts stand as between the quotes of a JSON string.
+#[derive(Debug, Default)]
+struct Reply {
+    reasoning: Vec<u8>,
+    /// Where the reasoning stands.
+    reasoning_spots: Vec<Spot>,
+    text: Option<Vec<u8>>,
+    refusal: Option<Vec<u8>>,
+    calls: Writer,
+    ends_with_text: bool,
+}
+
+/// Messages as they are written.
+pub(super) struct Messages<'c, 'w> {
+    out: &'w mut Writer,
+    target: &'c ChatTarget,
+    offer: &'c Offer<'c, 'c>,
+    /// Text for the system message in front; None once it has been written.
+    front: Option<Vec<u8>>,
+    reply: Option<Reply>,
+    /// Parts of tool outputs that are not text, each behind a line that names its call.
+    attached: Vec<ContentPart<'c>>,
+    left_out: LeftOut,
+}
+
+impl<'c, 'w> Messages<'c, 'w> {
+    /// Messages that will be the next value of `out`.
+    pub(super) fn new(
+        target: &'c ChatTarget,
+        offer: &'c Offer<'c, 'c>,
+        out: &'w mut Writer,
+    ) -> Self {
+        out.open(b'[');
+        Messages {
+            out,
+            target,
+            offer,
+            front: (target.instructions_role == InstructionsRole::System).then(Vec::new),
+            reply: None,
+            attached: Vec::new(),
+            left_out: LeftOut::default(),
+        }
+    }
+
+    /// Ends the messages. Gives where what was left out stands.
+    pub(super) fn finish(mut self) -> LeftOut {
+        self.end_reply();
+        self.end_outputs();
+        self.end_front();
+        self.out.close(b']');
+        self.left_out
+    }
+
+    /// A part of the instructions, which must come first.
+    pub(super) fn instructions(&mut self, block: &'c Block<'_>) -> Result<(), Refusal> {
+        let parts = content::parts(std::slice::from_ref(block))?;
+        self.system(&parts, Role::Developer);
+        Ok(())
+    }
+
+    /// One turn.
+    pub(super) fn turn(&mut self, turn: &'c Turn<'_>) -> Result<(), Refusal> {
+        match turn.role {
+            Role::System | Role::Developer => {
+                let parts = content::parts(&turn.blocks)?;
+                self.system(&parts, turn.role);
+            }
+            Role::User => self.user(turn)?,
+            Role::Assistant => self.assistant(turn)?,
+        }
+        Ok(())
+    }
+
+    /// Outputs of tools go first, as they must follow their calls.
+    fn user(&mut self, turn: &'c Turn<'_>) -> Result<(), Refusal> {
+        let mut parts = Vec::new();
+        let mut has_outputs = false;
+        for block in &turn.blocks {
+            match &block.content {
+                Content::Result {
+                    id,
+                    failed,
+                    content,
+                } => {
+                    has_outputs = true;
+                    self.output(id, *failed, content)?;
+                }
+                Content::Own(own) if own.scope == Scope::Trace => {
+                    self.left_out.add_kind(block.spot, &own.kind);
+                }
+                _ => content::add(block, &mut parts)?,
+            }
+        }
+        if !has_outputs || !parts.is_empty() {
+            self.message(Role::User, &parts);
+        }
+        Ok(())
+    }
+
+    fn assistant(&mut self, turn: &'c Turn<'_>) -> Result<(), Refusal> {
+        // A message, which has a text, however empty: not reasoning or a call alone.
+        let is_message = turn.blocks.iter().any(|block| match &block.content {
+            Content::Thinking { .. } | Content::Call(_) | Content::Result { .. } => false,
+            Content::Own(own) => own.scope == Scope::Part,
+            _ => true,
+        });
+        if is_message {
+            let has_ended = |reply: &Reply| reply.ends_with_text && reply.calls.is_empty();
+            if self.reply.as_ref().is_some_and(has_ended) {
+                self.end_reply();
+            }
+            let reply = self.begin_reply();
+            let text = reply.text.get_or_insert_default();
+            if std::mem::replace(&mut reply.ends_with_text, true) {
+                text.extend_from_slice(b"\\n\\n");
+            }
+        }
+        for block in &turn.blocks {
+            match &block.content {
+                Content::Text(text) => self.say(text),
+                Content::Refusal(text) => {
+                    let refusal = self.begin_reply().refusal.get_or_insert_default();
+                    refusal.extend_from_slice(text);
+                }
+                Content::Thinking { text, .. } => self.thinking(text, block, is_message),
+                Content::Call(call) => self.call(call),
+                Content::Own(own) if own.scope == Scope::Trace => {
+                    self.left_out.add_kind(block.spot, &own.kind);
+                }
+                Content::Own(own) if own.scope == Scope::Item => {
+                    return Err(Refusal::new(
+                        &Place::At(block.spot).member("type"),
+                        format!(
+                            "Items of type '{}' can't be given to this model: its upstream speaks Chat Completions.",
+                            own.kind
+                        ),
+                    ));
+                }
+                // The assistant's messages have texts only.
+                _ => content::add(block, &mut Vec::new())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, said: &[u8]) {
+        let reply = self.begin_reply();
+        let text = reply.text.get_or_insert_default();
+        if !std::mem::replace(&mut reply.ends_with_text, true) && !text.is_empty() {
+            text.extend_from_slice(b"\\n\\n");
+        }
+        text.extend_from_slice(said);
+    }
+
+    fn thinking(&mut self, text: &[u8], block: &Block<'_>, is_message: bool) {
+        if text.is_empty() {
+            // Only who has made it can read it.
+            let kind = block.source.and_then(|source| source.get("type")?.decode());
+            let kind = kind.as_deref().unwrap_or("reasoning");
+            self.left_out.add_kind(block.spot, kind);
+            return;
+        }
+        let reply = self.begin_reply();
+        reply.reasoning.extend_from_slice(text);
+        if !is_message {
+            reply.reasoning_spots.push(block.spot);
+            reply.ends_with_text = false;
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        let arguments: Text<'_> = match &call.input {
+            Payload::Text(input) if call.custom => custom_arguments(input),
+            // Upstreams parse the arguments, and an empty text is no JSON.
+            Payload::Text(text) if text.is_empty() => Text::Borrowed(b"{}"),
+            Payload::Text(text) => Text::Borrowed(text),
+            Payload::Object(object) => {
+                let mut arguments = Vec::with_capacity(object.bytes().len() + 32);
+                string::spell_bytes(object.bytes(), &mut arguments);
+                Text::Owned(arguments)
+            }
+        };
+        let name = string::decode(&call.name);
+        let called = self.offer.called(call.namespace.as_deref(), &name);
+        let mut function = Vec::with_capacity(called.len());
+        if called == name {
+            function.extend_from_slice(&call.name);
+        } else {
+            string::spell(&called, &mut function);
+        }
+        let reply = self.begin_reply();
+        reply.ends_with_text = false;
+        let calls = &mut reply.calls;
+        calls.open(b'{');
+        calls.member_spelled("id", &call.id);
+        calls.member_spelled("type", b"function");
+        calls.key("function");
+        calls.open(b'{');
+        calls.member_spelled("name", &function);
+        calls.member_spelled("arguments", &arguments);
+        calls.close(b'}');
+        // Gemini refuses a call of its own that comes back without its signature.
+        if let Some(extra) = call.extra {
+            calls.member("extra_content", extra.bytes());
+        }
+        calls.close(b'}');
+    }
+
+    fn output(
+        &mut self,
+        id: &'c [u8],
+        failed: bool,
+        content: &'c [Block<'_>],
+    ) -> Result<(), Refusal> {
+        let parts = content::parts(content)?;
+        self.end_reply();
+        self.end_front();
+        let (texts, others): (Vec<_>, Vec<_>) = parts
+            .into_iter()
+            .partition(|part| matches!(part, ContentPart::Text(_) | ContentPart::Refusal(_)));
+        let mut text = content::joined(&texts, b"\\n").unwrap_or_default();
+        if failed {
+            text = failure(text);
+        }
+        if !others.is_empty() {
+            if text.is_empty() {
+                text.extend_from_slice(b"The output follows in the next message of the user.");
+            }
+            self.attached.push(ContentPart::OutputOf(id));
+            self.attached.extend(others);
+        }
+        self.out.open(b'{');
+        self.out.member_spelled("role", b"tool");
+        self.out.member_spelled("tool_call_id", id);
+        self.out.member_spelled("content", &text);
+        self.out.close(b'}');
+        Ok(())
+    }
+
+    fn system(&mut self, parts: &[ContentPart<'_>], role: Role) {
+        if self.reply.is_none()
+            && let Some(front) = &mut self.front
+            && let Some(text) = content::joined(parts, b"\\n")
+        {
+            if !front.is_empty() {
+                front.extend_from_slice(b"\\n\\n");
+            }
+            front.extend_from_slice(&text);
+            return;
+        }
+        let role = match self.target.instructions_role {
+            InstructionsRole::System => Role::System,
+            InstructionsRole::Developer => role,
+        };
+        self.message(role, parts);
+    }
+
+    fn message(&mut self, role: Role, parts: &[ContentPart<'_>]) {
+        self.end_reply();
+        self.end_outputs();
+        self.end_front();
+        self.out.open(b'{');
+        self.out.member_spelled("role", role.word().as_bytes());
+        self.out.key("content");
+        content::write(self.out, parts);
+        self.out.close(b'}');
+    }
+
+    fn begin_reply(&mut self) -> &mut Reply {
+        if self.reply.is_none() {
+            self.end_outputs();
+            self.end_front();
+        }
+        self.reply.get_or_insert_default()
+    }
+
+    fn end_front(&mut self) {
+        if let Some(text) = self.front.take().filter(|text| !text.is_empty()) {
+            self.out.open(b'{');
+            self.out.member_spelled("role", b"system");
+            self.out.member_spelled("content", &text);
+            self.out.close(b'}');
+        }
+    }
+
+    fn end_outputs(&mut self) {
+        if self.attached.is_empty() {
+            return;
+        }
+        let attached = std::mem::take(&mut self.attached);
+        self.out.open(b'{');
+        self.out.member_spelled("role", b"user");
+        self.out.key("content");
+        content::write(self.out, &attached);
+        self.out.close(b'}');
+    }
+
+    fn end_reply(&mut self) {
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
+        let calls = reply.calls.as_bytes();
+        if reply.text.is_none() && calls.is_empty() {
+            for spot in reply.reasoning_spots {
+                self.left_out.add_kind(spot, "reasoning");
+            }
+            return;
+        }
+        self.out.open(b'{');
+        self.out.member_spelled("role", b"assistant");
+        match reply.text {
+            Some(text) if !text.is_empty() || calls.is_empty() && reply.refusal.is_none() => {
+                self.out.member_spelled("content", &text);
+            }
+            _ => self.out.member("content", b"null"),
+        }
+        if let Some(refusal) = reply.refusal {
+            self.out.member_spelled("refusal", &refusal);
+        }
+        let field = match self.target.reasoning {
+            ReasoningField::ReasoningContent => Some("reasoning_content"),
+            ReasoningField::Reasoning => Some("reasoning"),
+            ReasoningField::None => None,
+        };
+        if let Some(field) = field.filter(|_| !reply.reasoning.is_empty()) {
+            self.out.member_spelled(field, &reply.reasoning);
+        }
+        if !calls.is_empty() {
+            self.out.key("tool_calls");
+            self.out.open(b'[');
+            self.out.raw(calls);
+            self.out.close(b']');
+        }
+        self.out.close(b'}');
+    }
+}
+
+/// The output of a call that failed: the protocol has no member that would say so.
+fn failure(text: Vec<u8>) -> Vec<u8> {
+    const WORD: &[u8] = b"Error";
+    if text.is_empty() {
+        return WORD.to_vec();
+    }
+    let start = text.get(..WORD.len()).unwrap_or_default();
+    if start.eq_ignore_ascii_case(WORD) {
+        return text;
+    }
+    [WORD, b": ", &text].concat()
+}
