@@ -14,6 +14,9 @@ from sluicegate.discovery.fetching import MAX_BODY_BYTES
 
 LIST = json.dumps({"object": "list", "data": [{"id": "a", "owned_by": "vllm"}, {"id": "b"}]}).encode()
 
+IN_BYTES = b"1\r\n \r\n" * 5_000 + b"0\r\n\r\n"
+TOO_MANY = "sent more than 4096 chunks"
+
 
 class Server:
     """Answers by path with bytes that a test gives; `seen` are the heads of requests."""
@@ -124,6 +127,7 @@ async def test_a_bare_array_at_the_root_lists_what_is_served_below_v1(server: Se
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n{}", "unreachable", "did not answer in HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\n", "unreachable", None),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-5\r\n", "unreachable", None),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + IN_BYTES, "unreachable", TOO_MANY),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_BODY_BYTES + 1), "unreachable", None),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000, "unreachable", None),
     ],

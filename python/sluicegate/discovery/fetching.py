@@ -13,6 +13,8 @@ MAX_BODY_BYTES = 1024 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 # A chunk's size is at most 16 hexadecimal digits; extensions have no use here.
 _MAX_SIZE_LINE = 256
+# One that sends its list byte by byte would hold the event loop: what has come is read without a pause.
+_MAX_CHUNKS = 4096
 
 
 class Endpoint(NamedTuple):
@@ -126,7 +128,7 @@ async def _read(reader: asyncio.StreamReader) -> Reply:
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
     body = bytearray()
-    while True:
+    for _ in range(_MAX_CHUNKS):
         line = await reader.readuntil(b"\n")
         if len(line) > _MAX_SIZE_LINE:
             raise ValueError("chunk")
@@ -139,6 +141,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         body += await reader.readexactly(size)
         if await reader.readexactly(2) != b"\r\n":
             raise ValueError("chunk")
+    raise FetchFailed(f"sent more than {_MAX_CHUNKS} chunks")
 
 
 async def _to_the_end(reader: asyncio.StreamReader) -> bytes:

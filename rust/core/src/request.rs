@@ -13,6 +13,7 @@ use crate::json::scan::{self, Kind, Member, Members, Value};
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::limits::Limits;
+use crate::record;
 
 /// Times that a member which the gateway reads may occur in one object, 16.
 ///
@@ -169,7 +170,7 @@ impl Request {
         let Member { key, value } = member;
         if member.key_is(&body, MODEL) {
             push_bounded(&mut self.models, value, key)?;
-            self.model = value.decode(&body).map(|name| name.into());
+            self.model = value.decode(&body).map(|name| record::cut(&name).into());
         } else if member.key_is(&body, STREAM) {
             push_bounded(&mut self.streams, value, key)?;
             self.stream = match value.kind {
@@ -230,7 +231,8 @@ impl Request {
         })
     }
 
-    /// The `model` member, decoded; of several, the last. None where it is absent or no string.
+    /// The `model` member, decoded; of several, the last. None where it is absent or no string. [Cut](record::cut) where it is longer than
+    /// any model's name.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()

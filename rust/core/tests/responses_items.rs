@@ -200,6 +200,16 @@ fn ids_to_be_found_by_are_bounded() {
 }
 
 #[test]
+fn an_id_that_no_store_has_is_cut_and_forwarded_as_it_is() {
+    let id = "x".repeat(10_000);
+    let body = format!(r#"{{"input":"?","previous_response_id":"{id}"}}"#);
+    let request = parse(&body);
+    let shown = format!("{}…", "x".repeat(1024));
+    assert_eq!(request.previous_response_id(), Some(shown.as_str()));
+    assert_eq!(request.body(), body.as_bytes());
+}
+
+#[test]
 fn references_give_way_to_what_they_mean() {
     let body = r#"{"x":1.50,"input":[ {"id":"a"}, {"role":"user"},{"type":"item_reference","id":"b"},{"id":"\u0061"},{"id":5}]}"#;
     let request = parse(body);

@@ -49,6 +49,18 @@ fn what_routing_needs_is_read() {
 }
 
 #[test]
+fn a_name_that_no_model_has_is_cut_and_forwarded_as_it_is() {
+    let name = "é".repeat(10_000);
+    let body = format!(r#"{{"model":"{name}"}}"#);
+    let request = parse(&body).unwrap();
+    assert_eq!(
+        request.model(),
+        Some(format!("{}…", "é".repeat(512)).as_str())
+    );
+    assert_eq!(edited(&body, RequestEdit::default()), body);
+}
+
+#[test]
 fn keys_and_values_count_with_their_escapes_decoded() {
     let request =
         parse(r#"{"mod\u0065l":"a\u002fb\n","\u0073tream":true,"stream\u005foptions":{"include_us\u0061ge":true}}"#).unwrap();

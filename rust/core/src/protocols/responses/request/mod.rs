@@ -23,6 +23,7 @@ use crate::input::Setting;
 use crate::json::node::Node;
 use crate::json::scan::{Kind, Value};
 use crate::limits::Limits;
+use crate::record;
 use crate::request::Request;
 use crate::request::affinity::Beginning;
 
@@ -127,7 +128,7 @@ impl ResponsesRequest {
             let allowed: &[Kind] = match NAMES.get(number).map(|(name, _)| *name) {
                 Some("store" | "background") => &[Kind::True, Kind::False, Kind::Null],
                 Some("previous_response_id") => {
-                    previous_response_id = value.decode(body).map(|id| id.into());
+                    previous_response_id = value.decode(body).map(|id| record::cut(&id).into());
                     &[Kind::String, Kind::Null]
                 }
                 _ => &[value.kind],
@@ -200,7 +201,8 @@ impl ResponsesRequest {
             .is_some_and(|it| it.kind() == Kind::True)
     }
 
-    /// The `previous_response_id` member, also where [`with_input_prefix`](Self::with_input_prefix) has taken it out.
+    /// The `previous_response_id` member, also where [`with_input_prefix`](Self::with_input_prefix) has taken it out. [Cut](record::cut) where
+    /// it is longer than any id that is kept.
     #[must_use]
     pub fn previous_response_id(&self) -> Option<&str> {
         self.previous_response_id.as_deref()
