@@ -88,18 +88,58 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
                 "native": {"api": "responses"},
                 "dual": {"api": "both"},
                 "hurried": {"api": "responses", "deadlines": {"between_tokens": PATIENCE}},
+                "always": {"api": "responses", "streaming": "always"},
+                "never": {"api": "responses", "streaming": "never"},
                 "spare": {"api": "both", "base_url": spare.base_url},
             },
             "models": {
                 MODEL: "native",
                 "dual": f"dual/{MODEL}",
                 "hurried": f"hurried/{MODEL}",
+                "always": f"always/{MODEL}",
+                "never": f"never/{MODEL}",
                 "pair": [f"native/{MODEL}", f"spare/{MODEL}"],
                 "public": {"routes": [f"native/{MODEL}"], "reply_model": "public"},
             },
         }
         async with wire_stand(tmp_path_factory.mktemp("gateway"), config) as wire:
             yield Stand(wire, spare)
+
+
+# === a reply in the other form than was asked for ===
+
+
+@pytest.mark.parametrize(("model", "sent"), [("always", True), (MODEL, None)])
+async def test_a_stream_that_the_client_did_not_ask_for_is_folded(
+    stand: Stand, model: str, sent: bool | None
+) -> None:
+    # transformers streams where the request does not say `stream`.
+    script = Script(stream=True)
+    exchange = await stand.ask(script, model=model)
+    assert json.loads(stand.wire.request.body).get("stream") is sent
+    assert exchange.reply.headers["content-type"] == "application/json"
+    response = json.loads(exchange.body)
+    validate(response, extra={"ResponseUsage": frozenset({"cost", "cost_details"})})
+    assert (response["object"], response["status"]) == ("response", "completed")
+    assert response["output"][-1]["content"][0]["text"]
+    assert response["usage"]["cost"] > 0
+    assert exchange.line["result"] == "ok"
+
+
+@pytest.mark.parametrize(("model", "stream"), [("never", True), ("never", None), (MODEL, True)])
+async def test_a_document_in_place_of_a_stream_is_unfolded(
+    stand: Stand, model: str, stream: bool | None
+) -> None:
+    script = Script(stream=False)
+    members = {} if stream is None else {"stream": stream}
+    exchange = await stand.ask(script, model=model, **members)
+    assert json.loads(stand.wire.request.body)["stream"] is (model == MODEL)
+    if stream is None:
+        assert json.loads(exchange.body)["status"] == "completed"
+        return
+    streamed = check(exchange.body)
+    assert streamed.response["status"] == "completed"
+    assert streamed.response["usage"]["cost"] > 0
 
 
 # === bytes ===

@@ -251,7 +251,7 @@ impl Pipeline {
     }
 
     fn decide(&mut self, mode: Mode) -> Result<(), Error> {
-        if let Some(translation) = Translation::new(&self.plan)? {
+        if let Some(translation) = Translation::new(&self.plan, Some(mode))? {
             self.reply = Reply::unshown(&self.plan);
             self.reply.facts.mode = Some(mode);
             self.reply.facts.reply_is_stream = Some(self.plan.client.streams);
@@ -297,7 +297,7 @@ impl Pipeline {
         let finished = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Undecided(detector) => {
                 let held = detector.finish();
-                match (Translation::new(plan), &held) {
+                match (Translation::new(plan, None), &held) {
                     (Ok(Some(translation)), _) => {
                         self.body = Body::Translating(Box::new(translation));
                     }
@@ -369,7 +369,10 @@ impl Pipeline {
         let mut stream = None;
         let translation = match std::mem::replace(&mut self.body, Body::Ended(None)) {
             Body::Translating(translation) => Some(translation),
-            Body::Undecided(_) => Translation::new(&self.plan).ok().flatten().map(Box::new),
+            Body::Undecided(_) => Translation::new(&self.plan, None)
+                .ok()
+                .flatten()
+                .map(Box::new),
             Body::Stream(broken) | Body::Ended(Some(broken)) => {
                 stream = Some(broken);
                 None

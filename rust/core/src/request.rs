@@ -244,6 +244,12 @@ impl Request {
         self.stream
     }
 
+    /// Whether there is a `stream` member.
+    #[must_use]
+    pub fn says_stream(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     /// Whether the client asks for a usage chunk: `stream_options.include_usage` is true.
     #[must_use]
     pub fn include_usage(&self) -> bool {
@@ -338,8 +344,8 @@ impl Request {
         for value in self.streams.iter().filter(|value| value.kind != kind) {
             splice.replace(value.range(), text);
         }
-        if self.streams.is_empty() && stream {
-            added.push(format!("\"{STREAM}\":true"));
+        if self.streams.is_empty() {
+            added.push(format!("\"{STREAM}\":{text}"));
         }
     }
 

@@ -75,12 +75,14 @@ impl Form {
     ) -> (Option<bool>, UsageAsk) {
         let protocol = protocols::of(self.api);
         // Whether a reply can be given in the other form than it came in.
-        let converts =
-            protocol.folds() || self.translated.is_some() || self.is_repaired_by(upstream);
+        let converts = protocol.folds() || protocol.is_conversational();
         let request = self.request(asked);
         let stream = match upstream.streaming {
             Streaming::Always if converts && !request.stream() => Some(true),
-            Streaming::Never if converts && request.stream() => Some(false),
+            // Said where the client says nothing, too: transformers streams then.
+            Streaming::Never if converts && (request.stream() || !request.says_stream()) => {
+                Some(false)
+            }
             _ => None,
         };
         let usage = match stream.unwrap_or(request.stream()) {

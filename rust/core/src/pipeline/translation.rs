@@ -8,9 +8,10 @@ use bytes::Bytes;
 use crate::error::{Error, ErrorKind};
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
+use crate::mode::Mode;
 use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
 use crate::protocols::messages::writing::PING;
-use crate::protocols::{Clock, messages};
+use crate::protocols::{self, Clock, messages};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
@@ -66,13 +67,17 @@ struct EventSource {
 }
 
 impl Translation {
-    /// The translation that `plan` asks for; None where the reply is forwarded.
+    /// The translation that `plan` asks for; None where the reply is forwarded. `mode`: how the upstream's reply comes, where that is
+    /// known. In the other form than the client asked for, it is read and written anew if nothing else makes the one of the other.
     ///
     /// # Errors
     /// Nobody reads the upstream's protocol, or nobody writes the client's.
-    pub(super) fn new(plan: &ReplyPlan) -> Result<Option<Self>, Error> {
+    pub(super) fn new(plan: &ReplyPlan, mode: Option<Mode>) -> Result<Option<Self>, Error> {
         let (client, upstream, limits) = (&plan.client, &plan.upstream, plan.limits);
-        if !upstream.is_translated_for(client) {
+        let protocol = protocols::of(client.api());
+        let rewrites = protocol.is_conversational() && !protocol.folds();
+        let other_form = mode.is_some_and(|mode| (mode == Mode::Sse) != client.streams);
+        if !(upstream.is_translated_for(client) || rewrites && other_form) {
             return Ok(None);
         }
         let reader = upstream.reader(limits);

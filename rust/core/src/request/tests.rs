@@ -174,7 +174,7 @@ fn missing_members_are_added_at_the_end() {
         edited(r#"{"x":[] }"#, all),
         format!(r#"{{"x":[],{added} }}"#)
     );
-    assert_eq!(edited("{}", stream(false)), "{}");
+    assert_eq!(edited("{}", stream(false)), r#"{"stream":false}"#);
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn a_document_cut_short_behind_a_whole_one_is_truncated() {
     for (plan, rest) in [
         (chat(false), "{\"choices\":["),
         (chat(false), "\"x"),
-        (ReplyPlan::new(Api::Responses, true), "["),
+        (ReplyPlan::new(Api::Responses, false), "["),
     ] {
         let (_, facts) = pass(&plan, &mut Flat, &format!("{{\"choices\":[]}}\n{rest}"));
         assert!(facts.truncated, "{rest}");
