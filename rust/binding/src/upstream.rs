@@ -125,6 +125,7 @@ impl PyChatTarget {
                 .into_iter()
                 .map(Into::into)
                 .collect(),
+            ..ChatTarget::default()
         };
         Ok(Self { inner })
     }
@@ -209,6 +210,7 @@ impl PyUpstream {
                 responses: responses
                     .map(|responses| responses.inner.clone())
                     .unwrap_or_default(),
+                ..Targets::default()
             },
             repair,
             harmony,

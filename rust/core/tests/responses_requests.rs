@@ -45,6 +45,7 @@ fn target(case: &Value) -> ChatTarget {
             Some(other) => panic!("{other}"),
         },
         omit: omitted(target),
+        ..ChatTarget::default()
     }
 }
 

@@ -16,7 +16,7 @@ mod properties;
 type Check = fn(&[u8]);
 
 /// Each target with its property.
-const TARGETS: [(&str, Check); 15] = [
+const TARGETS: [(&str, Check); 16] = [
     ("any_response_has_an_end", properties::response::check),
     ("cost_is_all_that_is_added", properties::cost::check),
     (
@@ -31,6 +31,7 @@ const TARGETS: [(&str, Check); 15] = [
     ("folding_undoes_unfolding", properties::fold::check),
     ("harmony_any_cut_is_identity", properties::harmony::check),
     ("head_is_read_as_one_thing", properties::head::check),
+    ("messages_request_keeps_text", properties::messages::check),
     ("repair_any_cut_is_identity", properties::repair::check),
     ("reply_any_cut_is_identity", properties::reply::check),
     ("request_edit_keeps_other_bytes", properties::request::check),

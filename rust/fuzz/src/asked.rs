@@ -68,6 +68,7 @@ fn from_responses(request: &ResponsesRequest, target: u8) {
             [usize::from(target >> 1 & 1)],
         max_tokens: MaxTokensField::MaxTokens,
         omit: Vec::new(),
+        ..ChatTarget::default()
     };
     let echo = Echo::of(request, "resp_1", 7);
     let members = [b"{", &echo.members[..], b"}"].concat();

@@ -9,6 +9,7 @@ pub mod events;
 pub mod fold;
 pub mod harmony;
 pub mod head;
+pub mod messages;
 pub mod repair;
 pub mod reply;
 pub mod request;

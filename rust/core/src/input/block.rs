@@ -10,6 +10,16 @@ use crate::json::scan::Kind;
 /// A text as it stands between the quotes of a JSON string, escapes untouched. Owned where it is put together of several.
 pub type Text<'a> = Cow<'a, [u8]>;
 
+/// Whether a text says at once that it is an error; tags may stand in front.
+pub(crate) fn says_error(text: &[u8]) -> bool {
+    const FRONT: usize = 32;
+    const WORD: &[u8] = b"error";
+    let front = text.get(..FRONT).unwrap_or(text);
+    front
+        .windows(WORD.len())
+        .any(|word| word.eq_ignore_ascii_case(WORD))
+}
+
 /// One piece of a turn.
 #[derive(Clone, Debug)]
 pub struct Block<'a> {

@@ -15,7 +15,9 @@
 //! * [`tools`]: the tools that the model may call.
 
 pub mod block;
+pub(crate) mod ids;
 pub(crate) mod left_out;
+pub(crate) mod media;
 pub mod names;
 pub mod offer;
 pub mod place;

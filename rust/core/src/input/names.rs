@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::json::string;
+
 /// Characters of a name that are left of one that is cut: behind them stand `_` and eight digits.
 const LAST: usize = 9;
 
@@ -65,6 +67,20 @@ pub fn adapted(name: &str, longest: usize) -> Cow<'_, str> {
     let hash = xxh3_64(name.as_bytes()) >> 32;
     let _ = write!(adapted, "_{hash:08x}");
     Cow::Owned(adapted)
+}
+
+/// A name or an id, spelled as between the quotes of a JSON string, in at most `longest` bytes: see [`adapted`]. One that is short enough
+/// stays as it is, whatever its characters.
+#[must_use]
+pub(crate) fn cut(name: &[u8], longest: usize) -> Cow<'_, [u8]> {
+    if name.len() <= longest {
+        return Cow::Borrowed(name);
+    }
+    let decoded = string::decode(name);
+    if decoded.len() <= longest {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(adapted(&decoded, longest).into_owned().into_bytes())
 }
 
 #[cfg(test)]

@@ -134,6 +134,8 @@ pub enum Word {
     Reasoning,
     /// `reasoning_content`
     ReasoningContent,
+    /// `reasoning_details`
+    ReasoningDetails,
     /// `reasoning_text`
     ReasoningText,
     /// `refusal`
@@ -150,6 +152,8 @@ pub enum Word {
     Text,
     /// `thinking`
     Thinking,
+    /// `thinking_blocks`
+    ThinkingBlocks,
     /// `tool_calls`
     ToolCalls,
     /// `tool_choice`
@@ -180,6 +184,7 @@ impl Word {
             Word::OutputFormat => "output_format",
             Word::Reasoning => "reasoning",
             Word::ReasoningContent => "reasoning_content",
+            Word::ReasoningDetails => "reasoning_details",
             Word::ReasoningText => "reasoning_text",
             Word::Refusal => "refusal",
             Word::ResponseFormat => "response_format",
@@ -188,6 +193,7 @@ impl Word {
             Word::System => "system",
             Word::Text => "text",
             Word::Thinking => "thinking",
+            Word::ThinkingBlocks => "thinking_blocks",
             Word::ToolCalls => "tool_calls",
             Word::ToolChoice => "tool_choice",
             Word::ToolPlan => "tool_plan",

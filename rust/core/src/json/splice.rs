@@ -27,6 +27,31 @@ impl Splice {
         self.replace(at..at, with);
     }
 
+    /// Cuts elements out of an array, each with one comma: of all its elements, in their order, where each lies and whether it goes.
+    pub fn cut_elements(&mut self, elements: impl Iterator<Item = (Range<usize>, bool)>) {
+        // The end of the element before, and whether any stays so far.
+        let mut before: Option<usize> = None;
+        let mut any_stays = false;
+        // Where what goes in front of the first that stays begins.
+        let mut front: Option<usize> = None;
+        for (range, goes) in elements {
+            if goes && any_stays {
+                self.replace(before.unwrap_or(range.start)..range.end, Bytes::new());
+            } else if goes {
+                front.get_or_insert(range.start);
+            } else {
+                if let Some(start) = front.take() {
+                    self.replace(start..range.start, Bytes::new());
+                }
+                any_stays = true;
+            }
+            before = Some(range.end);
+        }
+        if let (Some(start), Some(end)) = (front, before) {
+            self.replace(start..end, Bytes::new());
+        }
+    }
+
     /// Takes back the last `count` replacements.
     pub fn withdraw(&mut self, count: usize) {
         let kept = self.edits.len().saturating_sub(count);
@@ -117,6 +142,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_cut_out_of_an_array_leaves_the_others(goes in proptest::collection::vec(any::<bool>(), 0..8)) {
+            let elements: Vec<String> = (0..goes.len()).map(|place| format!("e{place}")).collect();
+            let text = format!("[{}]", elements.join(" , "));
+            let mut splice = Splice::new();
+            splice.cut_elements(elements.iter().zip(&goes).map(|(element, goes)| {
+                let start = text.find(element).unwrap();
+                (start..start + element.len(), *goes)
+            }));
+            let kept: Vec<&str> = elements.iter().zip(&goes).filter(|(_, goes)| !**goes).map(|(element, _)| &**element).collect();
+            prop_assert_eq!(apply(&mut splice, &text).replace(' ', ""), format!("[{}]", kept.join(",")));
+        }
+
         #[test]
         fn removing_what_was_inserted_gives_the_text_back(text in "[a-z]{0,20}", places in proptest::collection::vec(any::<prop::sample::Index>(), 0..6)) {
             let mut splice = Splice::new();

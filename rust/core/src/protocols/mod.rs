@@ -2,7 +2,7 @@
 //!
 //! * [`chat`]: Chat Completions.
 //! * [`completions`]: text completions.
-//! * [`embeddings`]: embeddings.
+//! * [`embeddings`]: vectors of texts.
 //! * [`messages`]: the Messages interface.
 //! * [`responses`]: the Responses interface.
 //!

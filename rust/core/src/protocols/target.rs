@@ -1,6 +1,7 @@
 //! What an upstream serves, and how it wants to be asked for it.
 
 use super::chat::request::{self as chat, ChatTarget};
+use super::messages::request::{self as messages, MessagesTarget};
 use super::of;
 use super::responses::request::{self as responses, ResponsesTarget};
 use crate::api::Api;
@@ -66,6 +67,8 @@ pub struct Targets {
     pub chat: ChatTarget,
     /// The Responses interface.
     pub responses: ResponsesTarget,
+    /// The Messages interface.
+    pub messages: MessagesTarget,
 }
 
 impl Targets {
@@ -75,7 +78,8 @@ impl Targets {
         match api {
             Api::Chat => Some(Target::Chat(self.chat.clone())),
             Api::Responses => Some(Target::Responses(self.responses.clone())),
-            Api::Completions | Api::Embeddings | Api::Messages => None,
+            Api::Messages => Some(Target::Messages(self.messages.clone())),
+            Api::Completions | Api::Embeddings => None,
         }
     }
 }
@@ -87,6 +91,8 @@ pub enum Target {
     Chat(ChatTarget),
     /// The Responses interface.
     Responses(ResponsesTarget),
+    /// The Messages interface.
+    Messages(MessagesTarget),
 }
 
 impl Target {
@@ -96,6 +102,7 @@ impl Target {
         match self {
             Target::Chat(_) => Api::Chat,
             Target::Responses(_) => Api::Responses,
+            Target::Messages(_) => Api::Messages,
         }
     }
 
@@ -107,6 +114,7 @@ impl Target {
         match self {
             Target::Chat(target) => chat::write_request(conversation, target),
             Target::Responses(target) => responses::write_request(conversation, target),
+            Target::Messages(target) => messages::write_request(conversation, target),
         }
     }
 }
@@ -119,6 +127,7 @@ pub fn read_request(api: Api, request: &Request) -> Option<Result<Conversation<'
     match api {
         Api::Chat => Some(chat::read_request(request)),
         Api::Responses => Some(responses::read_request(request)),
-        Api::Completions | Api::Embeddings | Api::Messages => None,
+        Api::Messages => Some(messages::read_request(request)),
+        Api::Completions | Api::Embeddings => None,
     }
 }

@@ -3,7 +3,11 @@
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 
 mod read;
+mod thinking;
 mod write;
 
 pub use read::read_request;
-pub use write::{ChatTarget, InstructionsRole, MaxTokensField, ReasoningField, write_request};
+pub use write::{
+    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, MaxTokensField, ReasoningField,
+    ThinkingOff, write_request,
+};

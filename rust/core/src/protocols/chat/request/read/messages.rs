@@ -1,6 +1,6 @@
 //! The messages, a turn each. What the assistant says is its reasoning, its text and its calls, in this order.
 
-use super::super::super::delta::REASONING;
+use super::super::thinking;
 use super::content;
 use crate::api::Api;
 use crate::input::left_out::LeftOut;
@@ -10,15 +10,6 @@ use crate::input::{
 };
 use crate::json::node::Node;
 use crate::json::scan::Kind;
-
-/// The names of reasoning, as they are in [`REASONING`].
-const WORDS: [Word; REASONING.len()] = [
-    Word::ReasoningContent,
-    Word::Reasoning,
-    Word::Thinking,
-    Word::ReasoningText,
-    Word::ToolPlan,
-];
 
 /// The turns of a conversation as they are read.
 #[derive(Debug, Default)]
@@ -121,7 +112,8 @@ impl<'a> Messages<'a> {
                 blocks.push(own(value, word.as_str().into(), spot.member(word)));
             }
         }
-        blocks.extend(self.reasoning(message, spot));
+        let thinking = thinking::read(message, spot, &mut self.room, &mut self.left_out)?;
+        blocks.extend(thinking);
         if let Some(refusal) = refusal {
             let text = spelled(Some(refusal), &place.member("refusal"))?;
             blocks.push(Block {
@@ -151,35 +143,6 @@ impl<'a> Messages<'a> {
             }
         }
         Ok(blocks)
-    }
-
-    /// The reasoning, under the first of its names. Clients that send several say the same in each; what is not the same is left out.
-    fn reasoning(&mut self, message: Node<'a>, spot: Spot) -> Option<Block<'a>> {
-        let mut first: Option<(&[u8], Block<'a>)> = None;
-        for (word, source) in WORDS.into_iter().zip(message.pick(REASONING)) {
-            let text = source.and_then(|source| source.spelled());
-            let Some(text) = text.filter(|text| !text.is_empty()) else {
-                continue;
-            };
-            let spot = spot.member(word);
-            match &first {
-                Some((said, _)) if *said == text => {}
-                Some(_) => self.left_out.add(spot),
-                None => {
-                    let content = Content::Thinking {
-                        text: text.into(),
-                        seal: None,
-                    };
-                    let block = Block {
-                        content,
-                        spot,
-                        source,
-                    };
-                    first = Some((text, block));
-                }
-            }
-        }
-        Some(first?.1)
     }
 }
 
@@ -228,34 +191,4 @@ fn read_call<'a>(call: Node<'a>, spot: Spot, place: &Place<'_>) -> Result<Block<
         spot,
         source: Some(call),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasoning_stands_where_its_name_says() {
-        for name in REASONING {
-            let message = format!("{{\"{name}\":\"hm\"}}");
-            let message = Node::document(message.as_bytes()).unwrap();
-            let spot = Spot::top(Word::Messages).element(0);
-            let block = Messages::default().reasoning(message, spot).unwrap();
-            assert_eq!(block.spot.to_string(), format!("messages[0].{name}"));
-        }
-    }
-
-    #[test]
-    fn reasoning_under_another_name_is_left_out_unless_it_is_the_same() {
-        let message = br#"{"thinking":"hm","reasoning_content":"hm","tool_plan":"so"}"#;
-        let message = Node::document(message).unwrap();
-        let mut messages = Messages::default();
-        let block = messages.reasoning(message, Spot::top(Word::Messages).element(2));
-        assert_eq!(
-            block.unwrap().spot.to_string(),
-            "messages[2].reasoning_content"
-        );
-        let left_out = messages.left_out.finish();
-        assert_eq!(*left_out, ["messages[2].tool_plan".into()]);
-    }
 }

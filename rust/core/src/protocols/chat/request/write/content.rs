@@ -115,8 +115,14 @@ fn by_reference(place: &Place<'_>, block: &Block<'_>, what: &str, instead: &str)
     let given = members
         .into_iter()
         .find(|name| source.is_some_and(|source| source.get(name).is_some()));
+    let place = place.member(given.unwrap_or("file_id"));
+    let inner = place.member("url");
     Refusal::new(
-        &place.member(given.unwrap_or("file_id")),
+        if given == Some("source") {
+            &inner
+        } else {
+            &place
+        },
         format!(
             "{what} can be given to this model in '{instead}' only: its upstream speaks Chat Completions."
         ),

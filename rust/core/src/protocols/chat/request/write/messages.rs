@@ -9,8 +9,9 @@
 //!   has no other place for it.
 
 use super::content::{self, ContentPart};
-use super::{ChatTarget, InstructionsRole, ReasoningField};
-use crate::input::block::Text;
+use super::{ChatTarget, InstructionsRole, LateSystem, ReasoningField, tools};
+use crate::api::Api;
+use crate::input::block::{Text, says_error};
 use crate::input::left_out::LeftOut;
 use crate::input::offer::{Offer, custom_arguments};
 use crate::input::{Block, Call, Content, Payload, Place, Refusal, Role, Scope, Spot, Turn};
@@ -31,6 +32,7 @@ struct Reply {
 
 /// Messages as they are written.
 pub(super) struct Messages<'c, 'w> {
+    client: Api,
     out: &'w mut Writer,
     target: &'c ChatTarget,
     offer: &'c Offer<'c, 'c>,
@@ -39,24 +41,29 @@ pub(super) struct Messages<'c, 'w> {
     reply: Option<Reply>,
     /// Parts of tool outputs that are not text, each behind a line that names its call.
     attached: Vec<ContentPart<'c>>,
+    /// Instructions that go into the user's next message.
+    late: Vec<ContentPart<'c>>,
     left_out: LeftOut,
 }
 
 impl<'c, 'w> Messages<'c, 'w> {
     /// Messages that will be the next value of `out`.
     pub(super) fn new(
+        client: Api,
         target: &'c ChatTarget,
         offer: &'c Offer<'c, 'c>,
         out: &'w mut Writer,
     ) -> Self {
         out.open(b'[');
         Messages {
+            client,
             out,
             target,
             offer,
             front: (target.instructions_role == InstructionsRole::System).then(Vec::new),
             reply: None,
             attached: Vec::new(),
+            late: Vec::new(),
             left_out: LeftOut::default(),
         }
     }
@@ -66,6 +73,7 @@ impl<'c, 'w> Messages<'c, 'w> {
         self.end_reply();
         self.end_outputs();
         self.end_front();
+        self.end_late();
         self.out.close(b']');
         self.left_out
     }
@@ -82,7 +90,12 @@ impl<'c, 'w> Messages<'c, 'w> {
         match turn.role {
             Role::System | Role::Developer => {
                 let parts = content::parts(&turn.blocks)?;
-                self.system(&parts, turn.role);
+                let is_late = self.front.is_none() || self.reply.is_some();
+                if self.target.late_system == LateSystem::User && is_late {
+                    self.late.extend(parts);
+                } else {
+                    self.system(&parts, turn.role);
+                }
             }
             Role::User => self.user(turn)?,
             Role::Assistant => self.assistant(turn)?,
@@ -110,7 +123,18 @@ impl<'c, 'w> Messages<'c, 'w> {
                 _ => content::add(block, &mut parts)?,
             }
         }
-        if !has_outputs || !parts.is_empty() {
+        if has_outputs && parts.is_empty() {
+            return Ok(());
+        }
+        if !self.late.is_empty() {
+            parts.splice(..0, std::mem::take(&mut self.late));
+        }
+        // Strict templates want a string, and a client of Messages sends each of its reminders in a block of its own.
+        if self.client == Api::Messages
+            && let Some(text) = content::joined(&parts, b"\\n\\n")
+        {
+            self.message(Role::User, &[ContentPart::Text(&text)]);
+        } else {
             self.message(Role::User, &parts);
         }
         Ok(())
@@ -201,6 +225,7 @@ impl<'c, 'w> Messages<'c, 'w> {
         };
         let name = string::decode(&call.name);
         let called = self.offer.called(call.namespace.as_deref(), &name);
+        let called = tools::told(self.client, &called);
         let mut function = Vec::with_capacity(called.len());
         if called == name {
             function.extend_from_slice(&call.name);
@@ -289,6 +314,7 @@ impl<'c, 'w> Messages<'c, 'w> {
         if self.reply.is_none() {
             self.end_outputs();
             self.end_front();
+            self.end_late();
         }
         self.reply.get_or_insert_default()
     }
@@ -300,6 +326,19 @@ impl<'c, 'w> Messages<'c, 'w> {
             self.out.member_spelled("content", &text);
             self.out.close(b'}');
         }
+    }
+
+    /// Instructions that no message of the user's follows.
+    fn end_late(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        let late = std::mem::take(&mut self.late);
+        self.out.open(b'{');
+        self.out.member_spelled("role", b"user");
+        self.out.key("content");
+        content::write(self.out, &late);
+        self.out.close(b'}');
     }
 
     fn end_outputs(&mut self) {
@@ -356,13 +395,11 @@ impl<'c, 'w> Messages<'c, 'w> {
 
 /// The output of a call that failed: the protocol has no member that would say so.
 fn failure(text: Vec<u8>) -> Vec<u8> {
-    const WORD: &[u8] = b"Error";
     if text.is_empty() {
-        return WORD.to_vec();
+        return b"Error".to_vec();
     }
-    let start = text.get(..WORD.len()).unwrap_or_default();
-    if start.eq_ignore_ascii_case(WORD) {
+    if says_error(&text) {
         return text;
     }
-    [WORD, b": ", &text].concat()
+    [b"Error: ", &*text].concat()
 }

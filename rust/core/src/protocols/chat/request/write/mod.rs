@@ -20,11 +20,17 @@ mod content;
 mod messages;
 mod tools;
 
+use std::sync::Arc;
+
 use self::messages::Messages;
 use self::tools::Chosen;
+use crate::api::Api;
+use crate::input::left_out::LeftOut;
 use crate::input::offer::Offer;
 use crate::input::settings::Member;
-use crate::input::{Conversation, Format, FormatKind, Place, Refusal, Setting, Thinking, Written};
+use crate::input::{
+    Conversation, Format, FormatKind, Names, Place, Refusal, Setting, Thinking, Written,
+};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
@@ -61,6 +67,41 @@ pub enum MaxTokensField {
     MaxCompletionTokens,
 }
 
+/// Where instructions of the system's go that stand between other messages. A client of Messages sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LateSystem {
+    /// They stay messages of the system's.
+    #[default]
+    System,
+    /// Into the user's next message, for chat templates that allow one of the system's only in front.
+    User,
+}
+
+/// How an upstream is told that its model is not to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkingOff {
+    /// It is not.
+    #[default]
+    Nothing,
+    /// `reasoning_effort: none`.
+    Effort,
+    /// `chat_template_kwargs: {"enable_thinking": false}`, a switch that the templates of Qwen's and others' have.
+    Template,
+}
+
+/// Efforts, the least first.
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// The highest effort that an upstream knows, a word of the protocol's. A client of Messages may ask for more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffortCeiling(pub Box<str>);
+
+impl Default for EffortCeiling {
+    fn default() -> Self {
+        EffortCeiling("high".into())
+    }
+}
+
 /// What an upstream that speaks Chat Completions wants to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChatTarget {
@@ -70,6 +111,12 @@ pub struct ChatTarget {
     pub reasoning: ReasoningField,
     /// The name of the bound on output tokens.
     pub max_tokens: MaxTokensField,
+    /// Where late instructions go.
+    pub late_system: LateSystem,
+    /// The highest effort that it knows.
+    pub effort_ceiling: EffortCeiling,
+    /// How it is told that its model is not to think.
+    pub thinking_off: ThinkingOff,
     /// Members of the chat request not to send, for upstreams that refuse what they don't know (`prompt_cache_key`).
     pub omit: Vec<Box<str>>,
 }
@@ -121,7 +168,7 @@ pub fn write_request(
     }
     chat.writer.key("messages");
     chat.written.push("messages");
-    let mut messages = Messages::new(target, &offer, &mut chat.writer);
+    let mut messages = Messages::new(conversation.api, target, &offer, &mut chat.writer);
     for block in &conversation.instructions {
         messages.instructions(block)?;
     }
@@ -132,12 +179,13 @@ pub fn write_request(
     if let Some(stream) = settings.get(Setting::Stream) {
         chat.member("stream", stream.bytes());
     }
-    write_tools(conversation, &offer, &chosen, &mut chat);
+    let mut names = Names::default();
+    write_tools(conversation, &offer, &chosen, &mut names, &mut chat);
     for tool in &offer.hosted {
         left_out.add_kind(tool.spot, tool.kind.hosted().unwrap_or_default());
     }
     write_format(&conversation.format, &mut chat);
-    write_reasoning(conversation, &mut chat);
+    write_reasoning(conversation, target, &mut left_out, &mut chat);
     let top = settings.get(Setting::TopLogprobs);
     let top = top.filter(|top| top.as_u64() != Some(0));
     if conversation.logprobs || top.is_some() {
@@ -166,7 +214,7 @@ pub fn write_request(
     Ok(Written {
         body: chat.writer.into_bytes().into(),
         left_out: left_out.finish(),
-        names: None,
+        names: (!names.is_empty()).then(|| Arc::new(names)),
     })
 }
 
@@ -182,6 +230,7 @@ fn write_tools(
     conversation: &Conversation<'_>,
     offer: &Offer<'_, '_>,
     chosen: &Chosen,
+    names: &mut Names,
     chat: &mut Chat<'_>,
 ) {
     let allowed = || {
@@ -195,7 +244,9 @@ fn write_tools(
     chat.written.push("tools");
     chat.writer.open(b'[');
     for function in allowed() {
-        tools::write(function, &mut chat.writer);
+        let name = tools::told(conversation.api, &function.function);
+        names.add(&name, &function.function);
+        tools::write(function, &name, &mut chat.writer);
     }
     chat.writer.close(b']');
     if let Some(choice) = &chosen.json {
@@ -265,9 +316,33 @@ fn response_format(format: &Format<'_>) -> Option<Vec<u8>> {
     Some(writer.into_bytes())
 }
 
-fn write_reasoning(conversation: &Conversation<'_>, chat: &mut Chat<'_>) {
+fn write_reasoning(
+    conversation: &Conversation<'_>,
+    target: &ChatTarget,
+    left_out: &mut LeftOut,
+    chat: &mut Chat<'_>,
+) {
     let reasoning = &conversation.reasoning;
-    if let Some(effort) = reasoning.effort {
+    let is_messages = conversation.api == Api::Messages;
+    if is_messages && reasoning.mode == Thinking::Off {
+        match target.thinking_off {
+            ThinkingOff::Nothing => {}
+            ThinkingOff::Effort => chat.member("reasoning_effort", b"\"none\""),
+            ThinkingOff::Template => {
+                chat.member("chat_template_kwargs", br#"{"enable_thinking":false}"#);
+            }
+        }
+        return;
+    }
+    let rank = |word: &str| EFFORTS.iter().position(|known| *known == word);
+    let asked = reasoning.effort.and_then(|effort| rank(&effort.decode()?));
+    let ceiling = &target.effort_ceiling.0;
+    if is_messages && asked > rank(ceiling) {
+        left_out.add("output_config.effort");
+        let mut lowered = Writer::default();
+        lowered.text(ceiling);
+        chat.member("reasoning_effort", lowered.as_bytes());
+    } else if let Some(effort) = reasoning.effort {
         chat.member("reasoning_effort", effort.bytes());
     } else if let Some(budget) = reasoning.budget.filter(|_| reasoning.mode == Thinking::On) {
         let effort: &[u8] = match budget.as_u64() {

@@ -1,7 +1,10 @@
 //! The tools as functions, and which of them the model may call.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::api::Api;
+use crate::input::names::adapted;
 use crate::input::offer::{Function, INPUT, Offer, write_custom_description};
 use crate::input::tools::Named;
 use crate::input::{ChoiceKind, Conversation, Place, Refusal, Tool, ToolKind};
@@ -25,9 +28,21 @@ const FUNCTION: [&str; 10] = [
 /// The parameters of a function that has none.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
 
-/// Writes a tool.
-pub(super) fn write(function: &Function<'_, '_>, writer: &mut Writer) {
-    open_function(writer, &function.function);
+/// The longest name of a function that servers take.
+const MAX_NAME: usize = 64;
+
+/// What an upstream is told for a function's name. A tool of a client of Messages may have a longer one.
+pub(super) fn told(client: Api, name: &str) -> Cow<'_, str> {
+    if client == Api::Messages {
+        adapted(name, MAX_NAME)
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+/// Writes a tool under this name.
+pub(super) fn write(function: &Function<'_, '_>, name: &str, writer: &mut Writer) {
+    open_function(writer, name);
     match &function.tool.kind {
         ToolKind::Function {
             description,
@@ -120,7 +135,8 @@ impl Chosen {
             ChoiceKind::Required => Some(b"\"required\"".to_vec()),
             ChoiceKind::Named(named) => {
                 let mut writer = Writer::default();
-                open_function(&mut writer, &chosen(named, offer)?.function);
+                let function = chosen(named, offer)?;
+                open_function(&mut writer, &told(conversation.api, &function.function));
                 writer.close(b'}');
                 writer.close(b'}');
                 Some(writer.into_bytes())

@@ -7,12 +7,17 @@ use std::collections::BTreeSet;
 
 use super::{ResponsesTarget, beyond};
 use crate::api::Api;
+use crate::input::block::says_error;
 use crate::input::left_out::LeftOut;
+use crate::input::names::cut;
 use crate::input::{
     Block, Call, Content, File, Image, Media, Payload, Place, Refusal, Role, Scope, Seal, Turn,
 };
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
+
+/// The longest id of a call, and the longest name of a function, that OpenAI takes.
+pub(super) const MAX_NAME: usize = 64;
 
 /// Items as they are written.
 pub(super) struct Items<'t, 'w> {
@@ -307,8 +312,8 @@ impl<'t, 'w> Items<'t, 'w> {
         }
         self.out.open(b'{');
         self.out.member_spelled("type", kind.as_bytes());
-        self.out.member_spelled("call_id", &call.id);
-        self.out.member_spelled("name", &call.name);
+        self.out.member_spelled("call_id", &cut(&call.id, MAX_NAME));
+        self.out.member_spelled("name", &cut(&call.name, MAX_NAME));
         self.out.key(payload);
         match &call.input {
             Payload::Text(text) => self.out.spelled(text),
@@ -334,7 +339,7 @@ impl<'t, 'w> Items<'t, 'w> {
         };
         self.out.open(b'{');
         self.out.member_spelled("type", kind);
-        self.out.member_spelled("call_id", id);
+        self.out.member_spelled("call_id", &cut(id, MAX_NAME));
         self.out.key("output");
         let given = block.source.and_then(|source| source.get("content"));
         let is_list = given.is_some_and(|given| given.kind() == Kind::Array);
@@ -364,10 +369,7 @@ impl<'t, 'w> Items<'t, 'w> {
 
 /// What stands before the output of a call that failed, as the protocol has no member for it: nothing where the output says so itself.
 fn error_before(text: &[u8]) -> &'static [u8] {
-    let says_so = text
-        .get(..5)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b"error"));
-    match (says_so, text.is_empty()) {
+    match (says_error(text), text.is_empty()) {
         (true, _) => b"",
         (false, true) => b"Error",
         (false, false) => b"Error: ",

@@ -19,10 +19,13 @@
 mod items;
 mod tools;
 
+use std::sync::Arc;
+
 use self::items::Items;
+use crate::api::Api;
 use crate::input::settings::Member;
 use crate::input::{
-    ChoiceKind, Content, Conversation, FormatKind, Place, Refusal, Setting, Shown, Thinking,
+    ChoiceKind, Content, Conversation, FormatKind, Names, Place, Refusal, Setting, Shown, Thinking,
     Written,
 };
 use crate::json::node::Node;
@@ -95,7 +98,13 @@ pub fn write_request(
     if settings.get(Setting::Store).is_none() && response.sends("store") {
         response.writer.member("store", b"false");
     }
-    tools::write(conversation, &mut left_out, &mut response.writer)?;
+    let mut names = Names::default();
+    tools::write(
+        conversation,
+        &mut left_out,
+        &mut names,
+        &mut response.writer,
+    )?;
     response.text();
     response.reasoning();
     response.include();
@@ -124,7 +133,7 @@ pub fn write_request(
     Ok(Written {
         body: response.writer.into_bytes().into(),
         left_out: left_out.finish(),
-        names: None,
+        names: (!names.is_empty()).then(|| Arc::new(names)),
     })
 }
 
@@ -211,6 +220,11 @@ impl Response<'_, '_> {
             };
             let is_own =
                 |(_, own): &(Option<Setting>, Member<'_>)| own.key.range() == member.key.range();
+            // A client of Messages names its user for the provider's sake alone.
+            let name = match setting {
+                Setting::User if self.conversation.api == Api::Messages => "safety_identifier",
+                _ => name,
+            };
             if !settings.members().iter().any(is_own) && self.sends(name) {
                 self.writer.member(name, member.value.bytes());
             }

@@ -1,12 +1,15 @@
 //! Tools, and which of them may be called.
 
 use super::super::write_choice;
+use super::items::MAX_NAME;
 use super::{beyond, forces};
 use crate::input::left_out::LeftOut;
+use crate::input::names::{adapted, cut};
 use crate::input::tools::Named;
-use crate::input::{ChoiceKind, Conversation, Place, Refusal, Tool, ToolKind};
+use crate::input::{ChoiceKind, Conversation, Names, Place, Refusal, Tool, ToolKind};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::json::string;
 use crate::json::writer::Writer;
 
 /// Members that a tool has for itself or in its inner object.
@@ -28,6 +31,7 @@ const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
 pub(super) fn write(
     conversation: &Conversation<'_>,
     left_out: &mut LeftOut,
+    names: &mut Names,
     writer: &mut Writer,
 ) -> Result<(), Refusal> {
     let tools = &conversation.tools;
@@ -71,6 +75,10 @@ pub(super) fn write(
     writer.key("tools");
     writer.open(b'[');
     for tool in tools.iter().filter(own) {
+        let name = string::decode(tool.kind.name().map_or(b"", |name| name));
+        if name.len() > MAX_NAME {
+            names.add(&adapted(&name, MAX_NAME), &name);
+        }
         write_tool(tool, writer);
     }
     writer.close(b']');
@@ -113,7 +121,11 @@ fn write_named(named: &Named<'_>, writer: &mut Writer) {
     writer.key("type");
     writer.text(&named.kind);
     writer.key("name");
-    writer.text(&named.name);
+    if named.name.len() > MAX_NAME {
+        writer.text(&adapted(&named.name, MAX_NAME));
+    } else {
+        writer.text(&named.name);
+    }
     writer.close(b'}');
 }
 
@@ -135,7 +147,7 @@ fn write_tool(tool: &Tool<'_>, writer: &mut Writer) {
         } => {
             writer.open(b'{');
             writer.member_spelled("type", b"function");
-            writer.member_spelled("name", name);
+            writer.member_spelled("name", &cut(name, MAX_NAME));
             if let Some(description) = description {
                 writer.member("description", description.bytes());
             }
