@@ -63,6 +63,7 @@ __all__ = [
 ]
 
 _Headers = Sequence[tuple[bytes, bytes]]
+_Whole = tuple[int, _Headers, bytes]
 
 @final
 class Request:
@@ -295,10 +296,11 @@ class ResponsesTarget:
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
-    `headers` are set on each request (the authorization, say). `serves`: what it has of `chat`, `responses`
-    and `messages` (default: `chat`); a request to another of them is translated to the first. `repair`: its
-    Responses streams are made anew; `harmony`: its content is the raw text of gpt-oss. `forward_headers`,
-    `reply_headers`: names that are passed on, up and down, beside those that always are. `ask_usage`: send
+    `headers` are set on each request. `api_key` is sent as a bearer token, but in `x-api-key` to a Messages
+    API where `x_api_key` is true. `serves`: what it has of `chat`, `responses` and `messages` (default:
+    `chat`); a request to another of them is translated to the first. `repair`: its Responses streams are made
+    anew; `harmony`: its content is the raw text of gpt-oss. `forward_headers`, `reply_headers`: names that
+    are passed on, up and down, beside those that always are. `ask_usage`: send
     `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to, whatever the URL's
     host. `client_certificate`: paths of a PEM certificate chain and its key.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
@@ -311,6 +313,8 @@ class Upstream:
         base_url: str,
         *,
         headers: _Headers | None = None,
+        api_key: bytes | None = None,
+        x_api_key: bool = True,
         serves: Sequence[str] | None = None,
         chat: ChatTarget | None = None,
         responses: ResponsesTarget | None = None,
@@ -553,10 +557,10 @@ class Arrived:
     tag: Final[int | None]
     """What `Front.submit` was given."""
     endpoint: Final[str]
-    """`chat_completions`, `completions`, `embeddings` or `responses`."""
+    """`chat_completions`, `completions`, `embeddings`, `responses`, `messages` or `count_tokens`."""
     request_id: Final[str]
     key: Final[bytes | None]
-    """SHA-256 of the bearer token that was presented."""
+    """SHA-256 of the key that was presented: the bearer token, or else what `x-api-key` holds."""
     model: Final[str | None]
     stream: Final[bool]
     size: Final[int]
@@ -565,6 +569,8 @@ class Arrived:
     """The client's own bound."""
     user: Final[str | None]
     """The end user that the client names; bounded."""
+    input_tokens_estimate: Final[int | None]
+    """About how many tokens the input has, at least 1; None for all endpoints but `count_tokens`."""
     affinity: Final[int | None]
     """64 bits, the same for all turns of a conversation; None unless `Front.facts` asks for it, or where the
     request belongs to none.
@@ -762,11 +768,12 @@ class Front:
     def callers(
         self,
         digests: list[bytes] | None,
-        missing: tuple[int, _Headers, bytes],
-        unknown: tuple[int, _Headers, bytes],
+        missing: tuple[_Whole, _Whole],
+        unknown: tuple[_Whole, _Whole],
     ) -> None:
         """SHA-256 of the keys that may call; None: anyone. A request without a key is answered with `missing`
-        at its head, one with another key with `unknown`. In one step; any thread, any time.
+        at its head, one with another key with `unknown`: in the form of OpenAI's API, and in that of
+        Anthropic's without `request_id`, which is added. In one step; any thread, any time.
         """
     def facts(self, *, headers: list[str], affinity: bool, affinity_header: str | None) -> None:
         """What `Arrived` shows from now on: these headers, none of more than 1 KiB, and the conversation, by
@@ -788,9 +795,16 @@ class Front:
         What is not answered here goes to the Unix socket at the path `application`. Raises `OSError`.
         """
     def submit(
-        self, endpoint: str, headers: _Headers, body: bytes, request_id: str, *, tag: int | None = None
+        self,
+        endpoint: str,
+        headers: _Headers,
+        body: bytes,
+        request_id: str,
+        *,
+        query: str | None = None,
+        tag: int | None = None,
     ) -> Exchange:
-        """The same exchange without a socket. With a `tag` no key is checked.
+        """The same exchange without a socket. With a `tag` no key is checked. `query`: of the URL.
 
         Raises `sluicegate.errors.RelayClosed` after `close`.
         """

@@ -71,6 +71,16 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
         ("Ask without `background`.", "Turn the store on, or give the upstream an `api_key`."),
     ),
+    "tokens_not_counted": Entry(
+        "404",
+        "Nobody counts the input tokens of this model: clients then estimate them.",
+        (
+            "None of the model's upstreams has the Messages API, nor `messages.count_tokens: estimate`.",
+            "The upstream has the Messages API, but not `/messages/count_tokens`.",
+            "`messages.count_tokens: off` is set.",
+        ),
+        ("Say `messages.count_tokens: estimate` if a client needs a number, though a rough one.",),
+    ),
     "unknown_url": Entry(
         "404",
         "There is nothing at this path.",

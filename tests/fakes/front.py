@@ -18,6 +18,7 @@ from sluicegate.telemetry import RequestRecord
 
 Headers = Sequence[tuple[bytes, bytes]]
 Whole = tuple[int, Headers, bytes]
+InForms = tuple[Whole, Whole]
 
 WAIT_SECONDS = 30.0
 
@@ -127,6 +128,7 @@ class Arrived:
         self.max_output_tokens = None
         self.user = None
         self.affinity: int | None = None
+        self.input_tokens_estimate = 7 if exchange.endpoint == "count_tokens" else None
         self.headers: dict[str, str] = {}
         self.request: Any = None
         self.error: ParseError | None = None
@@ -288,6 +290,7 @@ class FakeExchange:
         self.headers = list(headers)
         self.body = body
         self.request_id = request_id
+        self.query: str | None = None
         self.left = threading.Event()
         self.attempts: list[dict[str, Any]] = []
         """What each attempt was told."""
@@ -299,8 +302,10 @@ class FakeExchange:
         self._waiting = b""
         self._sent = b""
         self._ended = self._aborted = False
-        scheme, _, token = dict(headers).get(b"authorization", b"").partition(b" ")
-        self.key = hashlib.sha256(token).digest() if scheme.lower() == b"bearer" else None
+        given = dict(headers)
+        scheme, _, token = given.get(b"authorization", b"").partition(b" ")
+        key = token if scheme.lower() == b"bearer" else given.get(b"x-api-key")
+        self.key = None if key is None else hashlib.sha256(key).digest()
 
     @property
     def forwarded(self) -> dict[str, Any]:
@@ -439,7 +444,7 @@ class FakeFront:
         self.script = script
         self.decisions = FakeDecisions()
         self.exchanges: list[FakeExchange] = []
-        self.told_callers: list[tuple[list[bytes] | None, Whole, Whole]] = []
+        self.told_callers: list[tuple[list[bytes] | None, InForms, InForms]] = []
         self.told_facts: list[dict[str, Any]] = []
         self.drained = False
         self.closed = threading.Event()
@@ -457,18 +462,26 @@ class FakeFront:
         self.started += 1
         return self.decisions, self
 
-    def callers(self, digests: list[bytes] | None, missing: Whole, unknown: Whole) -> None:
+    def callers(self, digests: list[bytes] | None, missing: InForms, unknown: InForms) -> None:
         self.told_callers.append((digests, missing, unknown))
 
     def facts(self, **wanted: Any) -> None:
         self.told_facts.append(wanted)
 
     def submit(
-        self, endpoint: str, headers: Headers, body: bytes, request_id: str, *, tag: int | None = None
+        self,
+        endpoint: str,
+        headers: Headers,
+        body: bytes,
+        request_id: str,
+        *,
+        query: str | None = None,
+        tag: int | None = None,
     ) -> FakeExchange:
         if self.closed.is_set():
             raise RelayClosed("closed")
         exchange = FakeExchange(self, next(self._tickets), endpoint, headers, body, request_id, tag)
+        exchange.query = query
         self.exchanges.append(exchange)
         self.decisions.put(Arrived(exchange))
         return exchange

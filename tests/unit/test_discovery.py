@@ -228,7 +228,7 @@ def test_settings_follow_from_the_server_unless_they_are_made(
     owner: str, settings: dict[str, Any], api: str, repair: bool
 ) -> None:
     found = merge(config(a={**DISCOVER, **settings}), {"a": listing("x", owner=owner)})
-    assert (found.config.upstreams["a"].api, found.config.upstreams["a"].repair) == (api, repair)
+    assert (found.config.upstreams["a"].apis, found.config.upstreams["a"].repair) == (api, repair)
 
 
 def test_the_place_that_was_found_is_the_one_that_is_used() -> None:

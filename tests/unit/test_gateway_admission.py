@@ -97,22 +97,36 @@ def test_the_keyring_keeps_no_key() -> None:
 # === the header ===
 
 
+def bearer(header: bytes) -> bytes | None:
+    found, presented = key_digest({b"authorization": header})
+    assert presented
+    return found
+
+
 @pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER"])
 def test_the_digest_is_of_the_token(scheme: bytes) -> None:
-    assert key_digest(scheme + b" sk-1") == digest(b"sk-1")
-    assert key_digest(scheme + b"  sk-1 ") == digest(b"sk-1")
+    assert bearer(scheme + b" sk-1") == digest(b"sk-1")
+    assert bearer(scheme + b"  sk-1 ") == digest(b"sk-1")
 
 
-@pytest.mark.parametrize("header", [None, b"", b"sk-1", b"Basic sk-1", b"Bearersk-1"])
-def test_what_is_no_bearer_token_has_none(header: bytes | None) -> None:
-    assert key_digest(header) is None
+@pytest.mark.parametrize("header", [b"", b"sk-1", b"Basic sk-1", b"Bearersk-1"])
+def test_what_is_no_bearer_token_has_none(header: bytes) -> None:
+    assert key_digest({b"authorization": header}) == (None, True)
+    assert key_digest({}) == (None, False)
+
+
+def test_a_key_may_stand_in_x_api_key_and_a_bearer_token_goes_before_it() -> None:
+    key = {b"x-api-key": b" sk-1 "}
+    assert key_digest(key) == (digest(b"sk-1"), True)
+    assert key_digest({b"authorization": b"Basic eA=="} | key) == (digest(b"sk-1"), True)
+    assert key_digest({b"authorization": b"Bearer sk-2"} | key) == (digest(b"sk-2"), True)
 
 
 @pytest.mark.parametrize(
     "header", [b"Bearer", b"Bearer ", b"Bearer sk-", b"Bearer \xff", b"Bearer sk-1 sk-2"]
 )
 def test_a_header_with_another_token_is_refused(header: bytes) -> None:
-    assert admission(KEYS).identify(key_digest(header), True) is UNKNOWN_KEY
+    assert admission(KEYS).identify(bearer(header), True) is UNKNOWN_KEY
 
 
 # === models ===

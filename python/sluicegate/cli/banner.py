@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sluicegate.config import spelled
 from sluicegate.discovery import Listing, NoListing, key_variable, settings_of
 from sluicegate.responses import store_faults, store_path
 
@@ -60,7 +61,7 @@ def _answer(ready: "Ready", name: str) -> str:
         plain = type(upstream)(base_url=upstream.base_url)
         found = settings_of(plain, answer)
         made = ", ".join(
-            f"{setting}: {json.dumps(value) if not isinstance(value, str) else value}"
+            f"{setting}: {spelled(value) if setting == 'api' else json.dumps(value)}"
             for setting, value in found.items()
             if setting != "base_url" and getattr(upstream, setting) == value
         )

@@ -106,9 +106,15 @@ def _upstream(server: _Server) -> str:
     if server.variable is not None:
         lines.append(f"    api_key: ${{{server.variable}}}")
     if server.api:
-        lines.append(f"    api: {server.api}    # Chat Completions and the Responses API")
+        lines.append(f"    api: {server.api}    # {_APIS[server.api]}")
     lines.append("    discover: true    # ask it for its models, and serve them")
     return "\n".join(lines) + "\n"
+
+
+_APIS = {
+    "both": "Chat Completions and the Responses API",
+    "messages": "Anthropic's Messages API",
+}
 
 
 def _quoted(text: str) -> str:

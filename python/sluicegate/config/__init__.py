@@ -1,11 +1,12 @@
 """Configuration: its model, reading it from a file and the environment, and checking it."""
 
+from sluicegate.config.apis import ApiName, spelled
 from sluicegate.config.bounds import BoundsConfig
 from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
+from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.model import (
-    Api,
     Config,
     CostConfig,
     CostStyle,
@@ -26,7 +27,7 @@ from sluicegate.config.settings import Setting, settings
 
 __all__ = [
     "NEED_RESTART",
-    "Api",
+    "ApiName",
     "BoundsConfig",
     "Config",
     "CostConfig",
@@ -36,6 +37,7 @@ __all__ = [
     "DiscoverConfig",
     "KeyConfig",
     "LogConfig",
+    "MessagesConfig",
     "ModelConfig",
     "PriceConfig",
     "Report",
@@ -55,4 +57,5 @@ __all__ = [
     "load_data",
     "load_file",
     "settings",
+    "spelled",
 ]

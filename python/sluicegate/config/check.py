@@ -170,7 +170,7 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
         for setting in upstream.without_effect:
             yield source.fault(
                 ("upstreams", name, setting),
-                f"changes nothing where `api` is `{upstream.api}`",
+                f"changes nothing where `api` is `{upstream.apis}`",
                 "take it out, or change `api`",
             )
     discover = {name for name, upstream in config.upstreams.items() if upstream.discover is not None}

@@ -7,7 +7,7 @@ unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes 
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -18,7 +18,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from sluicegate.config.apis import ApiName, Apis, spelled
 from sluicegate.config.discover import DiscoverConfig, whole_form
+from sluicegate.config.messages import CountTokens, MessagesConfig
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
 from sluicegate.config.routing import RoutingConfig
@@ -59,7 +61,6 @@ Dialect = Literal[
     "perplexity",
     "xai",
 ]
-Api = Literal["chat", "responses", "both"]
 InstructionsRole = Literal["system", "developer"]
 ReasoningField = Literal["reasoning_content", "reasoning", "none"]
 MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
@@ -75,7 +76,9 @@ class KeyConfig(Section):
     """One client key. `name` is what logs and metrics show."""
 
     name: Name = Field(description="What logs and metrics show; each key has a name of its own.")
-    key: Secret = Field(description="What the client sends as `Authorization: Bearer …`.")
+    key: Secret = Field(
+        description="What the client sends as `Authorization: Bearer …`, or in the header `x-api-key`."
+    )
     id: CallerId | None = Field(
         default=None,
         description="Whose stored responses it reads: keys with one id share them, so a new key with the id "
@@ -138,20 +141,27 @@ class UpstreamConfig(Section):
     """One inference server."""
 
     base_url: BaseUrl = Field(description="The server's URL without the endpoint: http://127.0.0.1:8000/v1")
-    api_key: Secret | None = Field(default=None, description="Sent as `Authorization: Bearer …`.")
-    api: Api = Field(
-        default="chat",
-        description="What the server has: Chat Completions, the Responses API, or both (vLLM, llama.cpp). "
-        "chat: requests of the Responses API are translated, and what Chat Completions cannot do "
-        "(`file_search`, `conversation`) is refused by name. both and responses: they are forwarded as they "
-        "are, so what the server cannot do is left for the server to refuse.",
+    api_key: Secret | None = Field(
+        default=None,
+        description="Sent as `Authorization: Bearer …`, but to a Messages API as `messages.auth` says.",
+    )
+    api: Apis = Field(
+        default=("chat",),
+        description="What the server has: Chat Completions, the Responses API, Anthropic's Messages API, or "
+        "several (both: the first two). What it has is forwarded as it comes, so what the server cannot do "
+        "is left for the server to refuse; other requests are translated to the first of the list, and what "
+        "that cannot do (`file_search`, `conversation` with chat) is refused by name.",
     )
     chat: ChatConfig = Field(
         default=ChatConfig(),
-        description="How requests of the Responses API are translated, with `api: chat`.",
+        description="How requests are translated to Chat Completions, where `api` has not their own first.",
     )
     responses: ResponsesConfig = Field(
         default=ResponsesConfig(), description="How chat requests are translated, with `api: responses`."
+    )
+    messages: MessagesConfig = Field(
+        default=MessagesConfig(),
+        description="How its Messages API is spoken to, and how input tokens are counted.",
     )
     discover: DiscoverConfig | None = Field(
         default=None, description="true: ask the server which models it serves, and serve them."
@@ -180,7 +190,8 @@ class UpstreamConfig(Section):
     deadlines: DeadlineConfig = Field(default=DeadlineConfig(), description="How long to wait for it.")
     headers: SecretHeaders = Field(default={}, description="Headers to set on every request to it.")
     forward_authorization: bool = Field(
-        default=False, description="Pass the client's own `Authorization` header on."
+        default=False,
+        description="Pass the client's own `Authorization` header on, and to a Messages API `x-api-key`.",
     )
     forward_headers: ForwardedHeaders = Field(
         default=(), description="Headers of the client's request to pass on beside the usual ones."
@@ -221,13 +232,26 @@ class UpstreamConfig(Section):
     @property
     def without_effect(self) -> list[str]:
         """The settings that are given and that only matter where `api` is another."""
+        # What is translated, is translated to the first.
+        target = None if len(self.api) == len(get_args(ApiName)) else self.api[0]
         applies = {
-            "chat": self.api == "chat",
-            "responses": self.api == "responses",
-            "repair": self.api != "chat",
-            "format": self.api != "responses",
+            "chat": target == "chat",
+            "responses": target == "responses",
+            "messages": "messages" in self.api or self.messages.count_tokens is not None,
+            "repair": "responses" in self.api,
+            "format": "chat" in self.api,
         }
         return [name for name, does in applies.items() if not does and name in self.model_fields_set]
+
+    @property
+    def apis(self) -> str:
+        """`api` as a file would have it."""
+        return spelled(self.api)
+
+    @property
+    def counts_tokens(self) -> CountTokens:
+        """What becomes of a request to count the tokens of an input."""
+        return self.messages.count_tokens or ("forward" if "messages" in self.api else "off")
 
     @model_validator(mode="after")
     def _certificate_with_key(self) -> Self:
@@ -240,10 +264,22 @@ class UpstreamConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _counted_by_who_can(self) -> Self:
+        if self.messages.count_tokens == "forward" and "messages" not in self.api:
+            raise fault(
+                "count_tokens",
+                "has `count_tokens: forward`, and the server has no Messages API",
+                "say `estimate` or `off`, or add messages to `api`",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_authorization(self) -> Self:
+        own = "messages" in self.api and self.messages.auth == "x-api-key"
+        credentials = {"authorization", "x-api-key"} if own else {"authorization"}
         sources = {
             "api_key": self.api_key is not None,
-            "headers": any(name.lower() == "authorization" for name in self.headers),
+            "headers": any(name.lower() in credentials for name in self.headers),
             "forward_authorization": self.forward_authorization,
         }
         named = [name for name, present in sources.items() if present]

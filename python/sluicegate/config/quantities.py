@@ -1,7 +1,7 @@
 """Times and sizes, which a file may give with a unit: `30s`, `64MiB`. A plain number counts the base unit."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,6 +26,14 @@ class Unit:
     """What a number counts, where it takes no other unit: an annotation for the table of settings."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a value may be, where its type does not say so, and how a file has one: for the table."""
+
+    kind: str
+    spell: Callable[[Any], str]
 
 
 class Quantity:

@@ -11,7 +11,7 @@ from sluicegate.config.values import header_name
 # Each is looked up, and copied, for every request.
 MOST_HEADERS = 16
 
-_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 
 
 def _shown(name: str) -> str:

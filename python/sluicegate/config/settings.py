@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from sluicegate.config.model import Config
-from sluicegate.config.quantities import Quantity, Unit
+from sluicegate.config.quantities import Quantity, Unit, Words
 from sluicegate.config.section import Section
 
 
@@ -48,7 +48,7 @@ def settings(section: type[Section] = Config, path: str = "") -> Iterator[Settin
 @dataclass(frozen=True, slots=True)
 class _Kind:
     name: str
-    quantity: Quantity | None = None
+    quantity: Quantity | Words | None = None
     unit: str | None = None
     section: type[Section] | None = None
     step: str = ""
@@ -72,6 +72,8 @@ def _kind(annotation: Any, metadata: list[Any]) -> _Kind:
     for mark in metadata:
         if isinstance(mark, Quantity):
             return _Kind(mark.kind, mark, mark.base)
+        if isinstance(mark, Words):
+            return _Kind(mark.kind, mark)
         if isinstance(mark, Unit):
             return _Kind("number", unit=mark.name)
     origin, args = get_origin(annotation), get_args(annotation)

@@ -164,7 +164,7 @@ def _header_names(names: tuple[str, ...], never: frozenset[str]) -> tuple[str, .
 
 def _forwarded_headers(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
-        if name.lower() == "authorization":
+        if name.lower() in ("authorization", "x-api-key"):
             raise fault("header", f"{name} is not passed on by name", "use `forward_authorization`")
         if name.lower() == "cookie":
             raise fault("header", f"{name} is the client's with the gateway", "take it out")

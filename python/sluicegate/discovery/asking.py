@@ -1,4 +1,7 @@
-"""Asking an upstream for its models: `GET …/models`, as OpenAI's API has it. It bills nothing."""
+"""Asking an upstream for its models: `GET …/models`, as OpenAI's and Anthropic's APIs have it.
+
+It bills nothing.
+"""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from sluicegate.config import UpstreamConfig
 from sluicegate.discovery.fetching import Endpoint, FetchFailed, Reply, fetch
 
 ASK_SECONDS = 2.0
+ANTHROPIC_VERSION = "2023-06-01"
 MAX_MODELS = 2_000
 MAX_NAME = 256
 """Characters; a longer name is left out of the list."""
@@ -70,12 +74,24 @@ def _path(base_url: str) -> str:
 
 def _endpoint(upstream: UpstreamConfig, base_url: str) -> Endpoint:
     headers = {name: value.get_secret_value() for name, value in upstream.headers.items()}
-    if upstream.api_key is not None:
-        headers["authorization"] = f"Bearer {upstream.api_key.get_secret_value()}"
+    headers |= key_headers(upstream)
     certificate = None
     if upstream.client_cert_file is not None and upstream.client_key_file is not None:
         certificate = upstream.client_cert_file, upstream.client_key_file
     return Endpoint(f"{base_url}/models", headers, upstream.socket, upstream.ca_file, certificate)
+
+
+def key_headers(upstream: UpstreamConfig) -> dict[str, str]:
+    """What carries the upstream's own key, and tells Anthropic's API that it is meant."""
+    only_messages = upstream.api == ("messages",)
+    headers = {"anthropic-version": ANTHROPIC_VERSION} if only_messages else {}
+    if upstream.api_key is not None:
+        key = upstream.api_key.get_secret_value()
+        if only_messages and upstream.messages.auth == "x-api-key":
+            headers["x-api-key"] = key
+        else:
+            headers["authorization"] = f"Bearer {key}"
+    return headers
 
 
 def _read(reply: Reply, base_url: str) -> Listing | NoListing:

@@ -5,7 +5,7 @@ from asyncio import sleep
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sluicegate.config import Config, UpstreamConfig
+from sluicegate.config import Config, UpstreamConfig, spelled
 from sluicegate.discovery.asking import Listing, NoListing, ask
 from sluicegate.discovery.merging import Found, merge, settings_of
 from sluicegate.telemetry import Log, where
@@ -161,6 +161,8 @@ class Discovery:
     def _tell(self, name: str, followed: _Followed, answer: Listing | NoListing) -> None:
         if isinstance(answer, Listing):
             changes = settings_of(followed.upstream, answer)
+            if "api" in changes:
+                changes["api"] = spelled(changes["api"])
             self._log.info("discovered", upstream=name, models=len(answer.models), **changes)
         else:
             self._log.warning("discovery_failed", upstream=name, reason=answer.reason)

@@ -8,12 +8,14 @@ from typing import Any
 from sluicegate.config import Config, DiscoverConfig, ModelConfig, RouteConfig, UpstreamConfig
 from sluicegate.discovery.asking import Listing
 
+_BOTH = ("chat", "responses")
+
 # What `owned_by` says in the sources of these servers, and what they need: vLLM and llama.cpp serve the
 # Responses API beside Chat Completions, and the events of llama.cpp's break its protocol.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "vllm": {"api": "both"},
-    "llamacpp": {"api": "both", "repair": True},
-    "llama.cpp": {"api": "both", "repair": True},
+    "vllm": {"api": _BOTH},
+    "llamacpp": {"api": _BOTH, "repair": True},
+    "llama.cpp": {"api": _BOTH, "repair": True},
 }
 
 

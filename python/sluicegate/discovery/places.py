@@ -25,6 +25,7 @@ class Provider(NamedTuple):
 
 PROVIDERS = (
     Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "both"),
+    Provider("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "messages"),
     Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     Provider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),

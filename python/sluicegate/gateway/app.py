@@ -17,9 +17,11 @@ from sluicegate.gateway.background import Background
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.deciding import Deciding, DecidingOnLoop, DecidingThread
 from sluicegate.gateway.decisions import Decider
-from sluicegate.gateway.door import RELAYED, RESPONSES_PATH, Door
+from sluicegate.gateway.door import Door
+from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.engines import start_engines
 from sluicegate.gateway.errors import ErrorReply, Refused
+from sluicegate.gateway.forms import in_form
 from sluicegate.gateway.keys import Keyring
 from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
@@ -351,15 +353,24 @@ def _serving(
 
 def _tell(front: Front, serving: Serving) -> None:
     """Tell the engines who may call, and what policies want to know."""
-    missing, unknown = _whole(errors.refused(MISSING_KEY)), _whole(errors.refused(UNKNOWN_KEY))
-    front.callers(serving.admission.digests, missing, unknown)
+    missing, unknown = errors.refused(MISSING_KEY), errors.refused(UNKNOWN_KEY)
+    front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
     routing = serving.config.routing
     front.facts(
         headers=[*routing.headers], affinity=routing.affinity, affinity_header=routing.affinity_header
     )
 
 
-def _whole(reply: ErrorReply) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+_Whole = tuple[int, list[tuple[bytes, bytes]], bytes]
+
+
+def _in_forms(reply: ErrorReply) -> tuple[_Whole, _Whole]:
+    # The engines add the request's id.
+    anthropic = in_form(reply, "anthropic", None)
+    return _whole(reply), _whole(anthropic)
+
+
+def _whole(reply: ErrorReply) -> _Whole:
     return reply.status, reply.headers, reply.body
 
 

@@ -17,7 +17,9 @@ from sluicegate.gateway.asgi import (
     request_id_of,
     respond,
 )
+from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.gateway.errors import ErrorReply, Refused
+from sluicegate.gateway.forms import Form, form_of, form_of_client, in_form
 from sluicegate.gateway.keys import Caller, key_digest
 from sluicegate.gateway.recording import LONGEST_NAME, result_of
 from sluicegate.gateway.refusal import refuse
@@ -69,11 +71,16 @@ class AppRequest:
         """The header that every answer has."""
         return b"x-request-id", self.request_id.encode()
 
+    @property
+    def form(self) -> Form:
+        """How its errors are written."""
+        name = RELAYED.get(self.scope["path"])
+        return form_of_client(self.headers) if name is None else form_of(name)
+
     def identify(self) -> Caller:
         """Who asks. Raises `Refused`."""
-        authorization = self.headers.get(b"authorization")
-        digest = key_digest(authorization)
-        caller = self.serving.admission.identify(digest, authorization is not None)
+        digest, presented = key_digest(self.headers)
+        caller = self.serving.admission.identify(digest, presented)
         if isinstance(caller, Refusal):
             raise Refused(errors.refused(caller))
         self.caller = caller
@@ -112,6 +119,7 @@ class AppRequest:
 
     async def refuse(self, reply: ErrorReply) -> None:
         """Answer with an error; what the client is still sending is read on, within bounds."""
+        reply = in_form(reply, self.form, self.request_id)
         self.record(reply.status, reply.code)
         if self._body_read:
             await respond(self.send, reply.status, [*reply.headers, self.about], reply.body)

@@ -11,7 +11,8 @@ from sluicegate.gateway.asgi import Message, Receive, Send, respond
 from sluicegate.gateway.call import Run
 from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
 from sluicegate.gateway.decisions import Decider
-from sluicegate.gateway.door import RELAYED, RESPONSES_PATH, Door
+from sluicegate.gateway.door import Door
+from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
@@ -105,7 +106,7 @@ class Background:
             text = await offload(request.size, request.as_run)
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
-            exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag)
+            exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag=tag)
         except Refused as refused:
             self._decider.forget(tag)
             self._refused(work, run.caller, refused.reply, perf_counter() - started)

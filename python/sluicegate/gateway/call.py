@@ -49,13 +49,17 @@ class Call:
     """Everything that is known of a request by now."""
 
     __slots__ = (
-        "arrived", "body", "caller", "code", "cost", "model", "plan", "priced_usage", "route", "run",
-        "serving", "streams",
+        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "model", "plan", "priced_usage",
+        "route", "run", "serving", "streams",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
         self.arrived: Arrived | None = arrived
         """Until it is answered: it holds the body."""
+        self.anthropic: str | None = None
+        """The request's id, where the client is one of the Messages API: its errors say it."""
+        self.counts = False
+        """It asks how many tokens its input has, and for no reply of the model."""
         self.serving = serving
         """As the configuration was when the request came: another one may hold before it ends."""
         self.run = run

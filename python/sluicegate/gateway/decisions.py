@@ -11,10 +11,12 @@ from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.call import Call, Continued, Run
+from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply
-from sluicegate.gateway.recording import record_of, undecided_record
+from sluicegate.gateway.forms import in_form
+from sluicegate.gateway.recording import cannot_count, record_of, undecided_record
 from sluicegate.gateway.state import State
-from sluicegate.routing import NoRoute, Plan
+from sluicegate.routing import Model, NoRoute, Plan
 from sluicegate.telemetry import where
 
 Answer = ErrorReply | tuple[ResponsesRequest | None, bytes | None]
@@ -119,6 +121,9 @@ class Decider:
         run = None if tag is None else self._runs.get(tag)
         serving = self._state.serving if run is None else run.serving
         call = self._calls[event.ticket] = Call(event, serving, run)
+        endpoint = event.endpoint
+        if endpoint in OF_ANTHROPIC:
+            call.anthropic = event.request_id
         admission = serving.admission
         if run is None:
             key = event.key
@@ -140,10 +145,26 @@ class Decider:
         call.model = model
         if run is not None:
             self._begin(call, run.request)
-        elif event.endpoint == "responses":
+        elif endpoint == "responses":
             self._respond(call, event)
+        elif endpoint == "count_tokens":
+            self._count(call, event, model)
         else:
             self._begin(call, None)
+
+    def _count(self, call: Call, event: Arrived, model: Model) -> None:
+        """How many tokens an input has: an upstream says so, or the gateway estimates it, or nobody does."""
+        call.counts = True
+        serving = call.serving
+        names = {route.upstream.name for route in model.routes}
+        if not names.isdisjoint(serving.counting):
+            self._begin(call, None)
+        elif names.isdisjoint(serving.estimating):
+            self._refuse(call, errors.not_counted(model.name))
+        else:
+            call.arrived = None
+            counted = b'{"input_tokens":%d}' % (event.input_tokens_estimate or 1)
+            event.reply(200, [(b"content-type", b"application/json")], counted)
 
     def _respond(self, call: Call, event: Arrived) -> None:
         request = event.request
@@ -165,7 +186,8 @@ class Decider:
         state = self._state
         # A conversation's later turns are known by its first, which `request` has in front.
         facts = arrived if request is None else Continued(arrived, request)
-        plan = call.plan = Plan(state.policy, model, facts)
+        only = call.serving.counting if call.counts else None
+        plan = call.plan = Plan(state.policy, model, facts, only)
         step = plan.next()
         if isinstance(step, NoRoute):
             self._refuse(call, self._told(call, step.fault))
@@ -201,6 +223,7 @@ class Decider:
 
     def _refuse(self, call: Call, reply: ErrorReply) -> None:
         arrived, call.arrived = call.arrived, None
+        reply = _written(call, reply)
         if arrived is not None and arrived.reply(reply.status, reply.headers, reply.body):
             call.code = reply.code
 
@@ -210,8 +233,10 @@ class Decider:
         if plan is None or model is None:
             raise LookupError("no plan")
         step = plan.next(event.fault)
+        if call.counts and cannot_count(event.fault):
+            step = NoRoute(event.fault)
         if isinstance(step, NoRoute):
-            reply = self._told(call, step.fault)
+            reply = _written(call, self._told(call, step.fault))
             if event.reply(reply.status, reply.headers, reply.body):
                 call.code = reply.code
             return
@@ -223,6 +248,8 @@ class Decider:
     def _told(self, call: Call, fault: Fault | None) -> ErrorReply:
         if fault is None:
             return errors.internal()
+        if call.counts and cannot_count(fault):
+            return errors.not_counted("" if call.model is None else call.model.name)
         own = call.serving.forwards_authorization.get(fault.upstream, False)
         return errors.from_fault(fault, clients_credentials=own)
 
@@ -270,9 +297,16 @@ class Decider:
             if hasattr(event, "answer"):
                 event.answer(None)
             elif hasattr(event, "reply"):
-                reply = errors.internal()
-                if event.reply(reply.status, reply.headers, reply.body) and ticket in self._calls:
-                    self._calls[ticket].code = reply.code
+                call = self._calls.get(ticket)
+                reply = _written(call, errors.internal())
+                if event.reply(reply.status, reply.headers, reply.body) and call is not None:
+                    call.code = reply.code
+
+
+def _written(call: Call | None, reply: ErrorReply) -> ErrorReply:
+    """`reply` in the form of the client's API."""
+    request_id = None if call is None else call.anthropic
+    return in_form(reply, "openai" if request_id is None else "anthropic", request_id)
 
 
 _HANDLERS: dict[str, Callable[[Decider, Any], None]] = {

@@ -15,16 +15,6 @@ from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
 from sluicegate.telemetry import where
 
-RESPONSES_PATH = "/v1/responses"
-
-RELAYED = {
-    "/v1/chat/completions": "chat_completions",
-    RESPONSES_PATH: "responses",
-    "/v1/completions": "completions",
-    "/v1/embeddings": "embeddings",
-}
-"""The endpoint at each path, by the name that logs and metrics show."""
-
 Left = Callable[[Message], None]
 """Called once where the client leaves, with the server's message, before the exchange is left."""
 
@@ -61,20 +51,30 @@ class Door:
 
     async def relay(self, name: str, asked: AppRequest, body: bytes) -> None:
         """Forward a request whose body has been read. Raises `Refused`."""
-        exchange = self.submit(name, [*map(tuple, asked.scope["headers"])], body, asked.request_id)
+        query = asked.scope.get("query_string", b"")
+        headers = [*map(tuple, asked.scope["headers"])]
+        exchange = self.submit(name, headers, body, asked.request_id, query=query)
         # From here on it has its record from the exchange's end.
         asked.recorded = True
         await self.deliver(exchange, asked.receive, asked.send)
 
     def submit(
-        self, endpoint: str, headers: Headers, body: bytes, request_id: str, tag: int | None = None
+        self,
+        endpoint: str,
+        headers: Headers,
+        body: bytes,
+        request_id: str,
+        *,
+        query: bytes = b"",
+        tag: int | None = None,
     ) -> Exchange:
         """See `Front.submit`. Raises `Refused`."""
         state = self._state
         if state.front is None:
             raise Refused(errors.shutting_down() if state.draining else errors.internal())
         try:
-            return state.front.submit(endpoint, [*headers], body, request_id, tag=tag)
+            asked = query.decode("ascii") if query.isascii() else ""
+            return state.front.submit(endpoint, [*headers], body, request_id, query=asked or None, tag=tag)
         except Exception as error:
             if state.draining:
                 raise Refused(errors.shutting_down()) from None

@@ -1,4 +1,4 @@
-"""Errors in the client's own protocol, which is that of OpenAI's API.
+"""Errors, in the form of OpenAI's API; `forms` writes them in that of others.
 
 They look like `{"error": {"message", "type", "code", "param"}}`. What an upstream did wrong has the type
 `upstream_error` and the fault's kind as its code: the name that metrics and the log show, too.
@@ -8,7 +8,7 @@ import itertools
 import json
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sluicegate.errors import ParseError
 from sluicegate.gateway.admission import Refusal
@@ -17,6 +17,8 @@ _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
 # Of an error body in a form that nobody knows.
 _MEMBERS_SEARCHED = 100
+
+Form = Literal["openai", "anthropic"]
 
 ERROR_HEADER = b"x-sluicegate-error"
 """Only on what the gateway itself answers: an error that an upstream made is without it."""
@@ -63,12 +65,16 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """A whole error response, and the code in it."""
+    """A whole error response, and what it says."""
 
     status: int
     code: str | None
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    message: str
+    type: str
+    form: Form = "openai"
+    """Of the body."""
 
 
 class Refused(Exception):
@@ -90,7 +96,7 @@ def error_reply(
     """An error of the gateway's own. The code is a header, too: `sluicegate explain` knows it."""
     named = () if code is None else ((ERROR_HEADER, code.encode()),)
     error = {"message": message, "type": type, "code": code, "param": param}
-    return ErrorReply(status, code, [_JSON, *named, *headers], _dump({"error": error}))
+    return ErrorReply(status, code, [_JSON, *named, *headers], dump({"error": error}), message, type)
 
 
 def invalid_body(error: ParseError) -> ErrorReply:
@@ -110,7 +116,8 @@ def refused(refusal: Refusal) -> ErrorReply:
     """What a client is told that may not have what it asks for."""
     if refusal.reason == "missing_key":
         return _invalid_key(
-            "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`."
+            "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`, or "
+            "`x-api-key: YOUR_KEY`."
         )
     if refusal.reason == "unknown_key":
         return _invalid_key("Incorrect API key provided.")
@@ -156,6 +163,16 @@ def internal() -> ErrorReply:
     return error_reply(500, "The gateway failed to answer.", type="server_error", code="internal")
 
 
+def not_counted(model: str) -> ErrorReply:
+    """Nobody counts the tokens of an input for this model."""
+    return error_reply(
+        404,
+        f"Input tokens are not counted for the model `{model[:256]}`: estimate them.",
+        code="tokens_not_counted",
+        param="model",
+    )
+
+
 def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply:
     """The last attempt failed before anything reached the client.
 
@@ -177,10 +194,19 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
         return error_reply(502, _sentence(fault.message), type="upstream_error", code="status")
     headers = [(name, value) for name, value in fault.headers if name.lower() != b"content-type"]
     document = _object(fault.body)
-    if document is not None and isinstance(document.get("error"), dict):
-        code = document["error"].get("code")
-        known = code[:64] if isinstance(code, str) else "status"
-        return ErrorReply(fault.status, known, [_JSON, *headers], fault.body)
+    error = None if document is None else document.get("error")
+    if document is not None and isinstance(error, dict):
+        code, type_, said = error.get("code"), error.get("type"), error.get("message")
+        return ErrorReply(
+            fault.status,
+            code[:64] if isinstance(code, str) else "status",
+            [_JSON, *headers],
+            fault.body,
+            said if isinstance(said, str) and said else _sentence(fault.message),
+            type_ if isinstance(type_, str) else "upstream_error",
+            # OpenAI's has no `type` beside `error`.
+            "anthropic" if document.get("type") == "error" else "openai",
+        )
     # Flat forms (`{"object": "error", "message": …}`, `{"detail": …}`, `{"error": "…"}`), nested ones, HTML.
     message = (document and _said(document)) or _sentence(fault.message)
     return error_reply(fault.status, message, type="upstream_error", code="status", headers=tuple(headers))
@@ -227,6 +253,6 @@ def _sentence(message: str) -> str:
     return f"{message[:1].upper()}{message[1:].rstrip('.')}."
 
 
-def _dump(document: object) -> bytes:
+def dump(document: object) -> bytes:
     # What a client sent comes back in messages: a lone surrogate in it is not UTF-8.
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sluicegate.config import KeyConfig
@@ -64,12 +64,19 @@ class Keyring:
         return list(self._callers) or None
 
 
-def key_digest(authorization: bytes | None) -> bytes | None:
-    """SHA-256 of the bearer token in an `Authorization` header; None where it is none."""
-    if authorization is None:
-        return None
-    scheme, _, token = authorization.partition(b" ")
-    return _digest(token.strip()) if scheme.lower() == b"bearer" else None
+def key_digest(headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bool]:
+    """SHA-256 of the key that these headers present, and whether they present anything at all.
+
+    It is the bearer token in `authorization`, or else what `x-api-key` holds, in which clients of Anthropic's
+    API send theirs.
+    """
+    authorization, key = headers.get(b"authorization"), headers.get(b"x-api-key")
+    presented = authorization is not None or key is not None
+    if authorization is not None:
+        scheme, space, token = authorization.partition(b" ")
+        if space and scheme.lower() == b"bearer":
+            return _digest(token.strip()), presented
+    return (None if key is None else _digest(key.strip())), presented
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,10 +1,14 @@
-"""`GET /v1/models` and `GET /v1/models/{id}`: the configured models, in the shape of OpenAI's API."""
+"""`GET /v1/models` and `GET /v1/models/{id}`: the configured models, in the shape of the client's API."""
 
 import json
 import time
+from datetime import UTC, datetime
+from typing import Any
 
 from sluicegate.gateway.app_request import AppRequest
+from sluicegate.gateway.errors import Form
 from sluicegate.gateway.state import State
+from sluicegate.routing import ModelTable
 
 PATH = "/v1/models"
 
@@ -12,32 +16,61 @@ _JSON = ((b"content-type", b"application/json"),)
 
 
 class ModelsEndpoint:
-    """Both of them; ids may contain slashes (`org/model`)."""
+    """Both of them; ids may contain slashes (`org/model`). A client that names a version of Anthropic's API
+    gets Anthropic's shape, with all models on one page.
+    """
 
     def __init__(self, state: State) -> None:
         self._shown = state.models
         self._write()
 
     def _write(self) -> None:
-        created = int(time.time())
-        objects = [
-            {"id": model.name, "object": "model", "created": created, "owned_by": "sluicegate"}
-            for model in self._shown
-        ]
-        self._one = {entry["id"]: _dump(entry) for entry in objects}
-        self._all = _dump({"object": "list", "data": objects})
+        now = time.time()
+        self._written: dict[Form, _Shape] = {
+            "openai": _openai(self._shown, now),
+            "anthropic": _anthropic(self._shown, now),
+        }
 
     async def __call__(self, asked: AppRequest) -> None:
         caller = asked.identify()
         if self._shown is not asked.serving.models:
             self._shown = asked.serving.models
             self._write()
+        shape = self._written[asked.form]
         name = asked.scope["path"].removeprefix(PATH).removeprefix("/")
         if not name:
-            await asked.respond(_JSON, self._all)
+            await asked.respond(_JSON, shape.all)
             return
         model = asked.asked_model(caller, name)
-        await asked.respond(_JSON, self._one[model.name])
+        await asked.respond(_JSON, shape.one[model.name])
+
+
+class _Shape:
+    """The models in one API's shape, as they are sent."""
+
+    def __init__(self, objects: list[dict[str, Any]], all: dict[str, Any]) -> None:
+        self.one = {entry["id"]: _dump(entry) for entry in objects}
+        self.all = _dump(all)
+
+
+def _openai(models: ModelTable, now: float) -> _Shape:
+    objects = [
+        {"id": model.name, "object": "model", "created": int(now), "owned_by": "sluicegate"}
+        for model in models
+    ]
+    return _Shape(objects, {"object": "list", "data": objects})
+
+
+def _anthropic(models: ModelTable, now: float) -> _Shape:
+    created = f"{datetime.fromtimestamp(int(now), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    objects = [
+        {"type": "model", "id": model.name, "display_name": model.name, "created_at": created}
+        for model in models
+    ]
+    ends = {
+        name: objects[index]["id"] if objects else None for name, index in (("first_id", 0), ("last_id", -1))
+    }
+    return _Shape(objects, {"data": objects, "has_more": False, **ends})
 
 
 def _dump(value: object) -> bytes:

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from sluicegate._core import Ended, Outcome, Usage
+from sluicegate._core import Ended, Fault, Outcome, Usage
 from sluicegate.gateway.call import Call, Run
 from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.state import Serving
@@ -34,6 +34,13 @@ class CountedUsage:
         return None if self._preview is None else getattr(self._preview, name)
 
 
+def cannot_count(fault: Fault) -> bool:
+    """Whether an upstream that was to count tokens says that it has no such endpoint: neither its fault, nor
+    one that another try could mend.
+    """
+    return fault.kind == "status" and fault.status in (404, 405, 501)
+
+
 def result_of(status: int) -> Result:
     """Of a request that the gateway has answered by itself."""
     return "failed" if status >= 500 else "refused" if status >= 400 else "ok"
@@ -48,8 +55,9 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     if not known and caller is not None and ended.model and serving.models.get(ended.model) is None:
         requested = ended.model[:LONGEST_NAME]
     name = model.name if model is not None and known else ""
+    counted = not call.counts or outcome.fault is None or not cannot_count(outcome.fault)
     return ended.record(
-        _outcome_result(outcome, run),
+        _outcome_result(outcome, run) if counted else "refused",
         key=None if caller is None else caller.name,
         model=name,
         requested_model=requested,

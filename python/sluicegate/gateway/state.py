@@ -24,11 +24,20 @@ class Serving:
     prices: Prices
     forwards_authorization: Mapping[str, bool] = field(init=False)
     """By upstream."""
+    counting: frozenset[str] = field(init=False)
+    """The upstreams that are asked how many tokens an input has."""
+    estimating: frozenset[str] = field(init=False)
+    """The upstreams for which the gateway estimates how many tokens an input has."""
 
     def __post_init__(self) -> None:
         upstreams = self.config.upstreams.items()
         forwards = {name: upstream.forward_authorization for name, upstream in upstreams}
         object.__setattr__(self, "forwards_authorization", forwards)
+        counting = {name: upstream.counts_tokens for name, upstream in upstreams}
+        forwarding = frozenset(name for name, counts in counting.items() if counts == "forward")
+        object.__setattr__(self, "counting", forwarding)
+        estimating = frozenset(name for name, counts in counting.items() if counts == "estimate")
+        object.__setattr__(self, "estimating", estimating)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """One request's attempts: which route is next, and when there is none any more."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sluicegate._core import Fault, Outcome, Route
@@ -31,10 +31,16 @@ class Plan:
 
     __slots__ = ("_asked", "_model", "_next", "_policy", "_routes")
 
-    def __init__(self, policy: Policy, model: Model, facts: Facts) -> None:
+    def __init__(
+        self, policy: Policy, model: Model, facts: Facts, only: Collection[str] | None = None
+    ) -> None:
+        """`only`: the upstreams that can be asked; None: all."""
         self._policy = policy
         self._model = model
-        self._routes: Sequence[Route] = policy.order(model, facts)
+        routes: Sequence[Route] = policy.order(model, facts)
+        if only is not None:
+            routes = [route for route in routes if route.upstream.name in only]
+        self._routes = routes
         self._next = 0
         self._asked: Fault | None = None
 

@@ -12,7 +12,7 @@ class Facts(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """`chat_completions`, `completions`, `embeddings` or `responses`."""
+        """`chat_completions`, `completions`, `embeddings`, `responses`, `messages` or `count_tokens`."""
         ...
 
     @property

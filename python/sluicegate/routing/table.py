@@ -71,14 +71,14 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         (header.lower().encode("ascii"), value.get_secret_value().encode("latin-1"))
         for header, value in config.headers.items()
     ]
-    if config.api_key is not None:
-        headers.append((b"authorization", b"Bearer " + config.api_key.get_secret_value().encode("ascii")))
     deadlines = config.deadlines
     return Upstream(
         name,
         config.base_url,
         headers=headers,
-        serves=("chat", "responses") if config.api == "both" else (config.api,),
+        api_key=None if config.api_key is None else config.api_key.get_secret_value().encode("ascii"),
+        x_api_key=config.messages.auth == "x-api-key",
+        serves=config.api,
         chat=ChatTarget(
             instructions_role=config.chat.instructions_role,
             reasoning_field=config.chat.reasoning_field,

@@ -14,7 +14,7 @@ from sluicegate.testing.faults import (
     with_faulty_events,
 )
 from sluicegate.testing.framing import done_markers
-from sluicegate.testing.messages import messages_reply
+from sluicegate.testing.messages import count_tokens_reply, messages_reply, model_entry, models_page
 from sluicegate.testing.ollama import ollama_reply
 from sluicegate.testing.question import Question, read_question
 from sluicegate.testing.reply import Document, Event, Stream
@@ -28,8 +28,10 @@ _APIS: Mapping[str, Api] = {
     "/embeddings": "embeddings",
     "/responses": "responses",
     "/messages": "messages",
+    "/messages/count_tokens": "count_tokens",
     "/api/chat": "ollama",
 }
+_ANTHROPIC = ("messages", "count_tokens")
 _STREAMING: Mapping[str, Callable[..., Stream | Document]] = {
     "chat": chat_reply,
     "completions": completions_reply,
@@ -73,7 +75,8 @@ def reply_to(
 ) -> Stream | Document:
     """The reply, with the events that its faults add; what else goes wrong is for when it is played."""
     if script.status >= 400:
-        reply: Stream | Document = error_reply(script.status, script.error)
+        anthropic = api in _ANTHROPIC
+        reply: Stream | Document = error_reply(script.status, script.error, anthropic=anthropic)
     else:
         reply = _healthy(request, script, question, api, names)
     reply = reply.dressed(script.extra, {"echo": _echo(request)} if script.echo else {})
@@ -91,7 +94,7 @@ def _healthy(
 ) -> Stream | Document:
     path = path_of(request)
     if request.method == "GET":
-        return _get(path, names)
+        return _get(path, names, anthropic=request.header("anthropic-version") is not None)
     if api_of(path) is None:
         return error_reply(404, problem(f"Invalid URL ({request.method} {path})"))
     if request.method != "POST":
@@ -103,17 +106,19 @@ def _healthy(
     if question.stream_options and not question.stream and question.api in ("chat", "completions"):
         return stream_options_without_stream()
     stream = question.stream if script.stream is None else script.stream
+    if api == "count_tokens":
+        return count_tokens_reply(script, question)
     if api == "embeddings":
         return embeddings_reply(script, question)
     return _STREAMING[api](script, question, stream=stream)
 
 
-def _get(path: str, names: tuple[str, ...]) -> Document:
+def _get(path: str, names: tuple[str, ...], *, anthropic: bool) -> Document:
     if path.endswith("/models"):
-        return models(names)
+        return models_page(names) if anthropic else models(names)
     _, found, name = path.partition("/models/")
     if found:
-        return Document(model(name))
+        return Document(model_entry(name) if anthropic else model(name))
     return error_reply(404, problem(f"Invalid URL (GET {path})"))
 
 

@@ -26,8 +26,33 @@ def error_of(status: int) -> dict[str, Any]:
     return {"message": message, "type": kind, "param": None, "code": code}
 
 
-def error_reply(status: int, error: Mapping[str, Any] | str | None = None) -> Document:
-    return Document({"error": error_of(status) if error is None else error}, status)
+def error_reply(
+    status: int, error: Mapping[str, Any] | str | None = None, *, anthropic: bool = False
+) -> Document:
+    """In the form of OpenAI's API, or in that of Anthropic's."""
+    if not anthropic:
+        return Document({"error": error_of(status) if error is None else error}, status)
+    error = anthropic_error_of(status) if error is None else error
+    return Document({"type": "error", "error": error, "request_id": "req_mock"}, status)
+
+
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def anthropic_error_of(status: int) -> dict[str, Any]:
+    """The `error` member of Anthropic's API that fits a status."""
+    kind = _ANTHROPIC_TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+    return {"type": kind, "message": error_of(status)["message"]}
 
 
 def stream_options_refused() -> Document:
@@ -77,6 +102,8 @@ def _events_of(fault: Fault, script: Script, question: Question, api: Api, numbe
             yield Event(oversized(fault.bytes, question), kind="token")
         case _:
             error = error_of(500) if fault.error is None else fault.error
+            if api == "messages" and fault.error is None:
+                error = anthropic_error_of(529)
             if api == "responses" and isinstance(error, Mapping):
                 yield from failed_events(script, question, number, error, flat=fault.style == "event")
             elif api == "messages":

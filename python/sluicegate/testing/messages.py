@@ -1,7 +1,7 @@
 """Replies of Anthropic's `/messages`: the message, and its events."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sluicegate.testing.chat import finish_reason
@@ -17,6 +17,21 @@ _STOP_REASONS = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
+
+
+def count_tokens_reply(script: Script, question: Question) -> Document:
+    return Document({"input_tokens": script.usage.input_tokens})
+
+
+def models_page(names: Sequence[str]) -> Document:
+    """`GET /v1/models`, as Anthropic's API answers it."""
+    data = [model_entry(name) for name in names]
+    ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+    return Document({"data": data, "has_more": False, **ends})
+
+
+def model_entry(name: str) -> dict[str, Any]:
+    return {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
 
 
 def messages_reply(script: Script, question: Question, *, stream: bool) -> Stream | Document:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sluicegate.testing.dialects import DIALECTS, DialectName, Traits, UsagePlacement
 
-Api = Literal["chat", "completions", "embeddings", "responses", "messages", "ollama"]
+Api = Literal["chat", "completions", "embeddings", "responses", "messages", "count_tokens", "ollama"]
 LineEnding = Literal["lf", "crlf", "cr"]
 Compression = Literal["gzip", "deflate", "br", "zstd"]
 Transfer = Literal["chunked", "length", "close"]

@@ -142,6 +142,11 @@ impl PyArrived {
     }
 
     #[getter]
+    fn input_tokens_estimate(&self) -> Option<u64> {
+        self.facts.input_tokens
+    }
+
+    #[getter]
     fn affinity(&self) -> Option<u64> {
         self.facts.affinity
     }

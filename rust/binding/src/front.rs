@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_front::{
-    Bounds, Callers, Digest, Endpoint, Front, Limits, Pace, Readiness, Ready, Submission, TlsFiles,
-    Wanted, server_config,
+    Bounds, Callers, Digest, Endpoint, Front, InForms, Limits, Pace, Readiness, Ready, Submission,
+    TlsFiles, Wanted, server_config,
 };
 use sluicegate_relay::{Copies, DrainLimits, Reply};
 
@@ -158,6 +158,17 @@ pub(crate) struct PyFront {
     ready: Arc<Ready>,
 }
 
+/// An error in each form: status, headers, body.
+type PyReply = (u16, PyHeaders, PyBackedBytes);
+
+fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
+    let reply = |(status, headers, body): PyReply| error_reply(status, headers, &body);
+    InForms {
+        openai: reply(openai),
+        anthropic: reply(anthropic),
+    }
+}
+
 #[pymethods]
 impl PyFront {
     #[new]
@@ -209,8 +220,8 @@ impl PyFront {
     fn callers(
         &self,
         digests: Option<Vec<PyBackedBytes>>,
-        missing: (u16, PyHeaders, PyBackedBytes),
-        unknown: (u16, PyHeaders, PyBackedBytes),
+        missing: (PyReply, PyReply),
+        unknown: (PyReply, PyReply),
     ) -> PyResult<()> {
         let digest = |digest: &PyBackedBytes| {
             Digest::try_from(&digest[..])
@@ -219,8 +230,8 @@ impl PyFront {
         let digests = digests.map(|digests| digests.iter().map(digest).collect());
         self.inner.set_callers(Callers {
             digests: digests.transpose()?,
-            missing: error_reply(missing.0, missing.1, &missing.2),
-            unknown: error_reply(unknown.0, unknown.1, &unknown.2),
+            missing: in_forms(missing.into()),
+            unknown: in_forms(unknown.into()),
         });
         Ok(())
     }
@@ -267,19 +278,21 @@ impl PyFront {
             .listen(address, application, http2, tls, bounds.inner.clone())?)
     }
 
-    #[pyo3(signature = (endpoint, headers, body, request_id, *, tag=None))]
+    #[pyo3(signature = (endpoint, headers, body, request_id, *, query=None, tag=None))]
     fn submit(
         &self,
         endpoint: &str,
         headers: PyHeaders,
         body: PyBackedBytes,
         request_id: &str,
+        query: Option<&str>,
         tag: Option<u64>,
     ) -> PyResult<PyExchange> {
         let endpoint = Endpoint::named(endpoint)
             .ok_or_else(|| PyValueError::new_err(format!("no endpoint is called '{endpoint}'")))?;
         let submitted = self.inner.submit(Submission {
             endpoint,
+            query: query.map(Into::into),
             headers: header_list(headers),
             body: Bytes::from_owner(body),
             request_id: request_id.into(),

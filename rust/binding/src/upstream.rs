@@ -171,7 +171,8 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, serves=None, chat=None, responses=None, repair=false, harmony=false, deadlines=None, dialect=None,
+        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None, repair=false,
+        harmony=false, deadlines=None, dialect=None,
         ask_usage=true, streaming="auto", forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None,
         ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
@@ -181,6 +182,8 @@ impl PyUpstream {
         name: &str,
         base_url: String,
         headers: Option<PyHeaders>,
+        api_key: Option<PyBackedBytes>,
+        x_api_key: bool,
         serves: Option<Vec<String>>,
         chat: Option<&PyChatTarget>,
         responses: Option<&PyResponsesTarget>,
@@ -204,6 +207,8 @@ impl PyUpstream {
         let settings = UpstreamSettings {
             base_url,
             headers: headers.map(header_list).unwrap_or_default(),
+            key: api_key.map(|key| Bytes::copy_from_slice(&key)),
+            x_api_key,
             serves: serves.map(served).transpose()?.unwrap_or_default(),
             targets: Targets {
                 chat: chat.map(|chat| chat.inner.clone()).unwrap_or_default(),

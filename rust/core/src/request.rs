@@ -4,6 +4,7 @@
 //! place and leaves all others as they came, unknown members and their order included.
 
 pub mod affinity;
+mod estimate;
 
 use bytes::Bytes;
 

@@ -20,18 +20,21 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::bounds::Pace;
+use crate::callers::X_API_KEY;
 use crate::head::drop_hop_by_hop;
-use crate::refusal::Refusal;
+use crate::refusal::{ANTHROPIC_VERSION, Refusal};
 
 /// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a hundred headers,
 /// whatever our bound is.
-const READ: [HeaderName; 6] = [
+const READ: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
     CONTENT_TYPE,
     EXPECT,
     HOST,
     HeaderName::from_static("x-request-id"),
+    X_API_KEY,
+    ANTHROPIC_VERSION,
 ];
 
 /// A request's body on its way to the application.

@@ -25,6 +25,8 @@ const SOON: Duration = Duration::from_millis(50);
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
     pub(crate) endpoint: Endpoint,
+    /// Below an upstream's base URL.
+    pub(crate) path: Box<str>,
     pub(crate) headers: HeaderMap,
     pub(crate) size: usize,
     pub(crate) request: Result<AskedRequest, Error>,
@@ -81,6 +83,7 @@ impl Arrival {
     fn forward(self, forward: Box<Forward>, active: Active) -> Arranged {
         let Self {
             endpoint,
+            path,
             headers,
             request,
             report,
@@ -98,7 +101,7 @@ impl Arrival {
             AskedRequest::Plain(request) => Asked {
                 request: Arc::unwrap_or_clone(request),
                 responses: None,
-                path: endpoint.path().into(),
+                path,
                 headers,
             },
             AskedRequest::Responses(responses) => Asked {
@@ -107,7 +110,7 @@ impl Arrival {
                     request: responses,
                     response_id: forward.response_id.clone().unwrap_or_default(),
                 }),
-                path: endpoint.path().into(),
+                path,
                 headers,
             },
         };
@@ -170,7 +173,7 @@ impl Forwarding {
 
 /// Report a refusal of our own, and say it.
 pub(crate) fn refuse(report: Report, refusal: Refusal) -> ErrorReply {
-    let reply = refusal.reply();
+    let reply = report.about.error(refusal);
     if refusal == Refusal::Incomplete {
         // Whoever ended its sending in the middle has left, as a rule, and is recorded so.
         return reply;

@@ -43,7 +43,7 @@ impl AskedRequest {
         body: Bytes,
         limits: &Limits,
     ) -> Result<(Self, Option<u64>), Error> {
-        if endpoint == Endpoint::ChatCompletions {
+        if matches!(endpoint, Endpoint::ChatCompletions | Endpoint::Messages) {
             let (request, affinity) = Request::parse_conversation(body, limits)?;
             return Ok((Self::Plain(Arc::new(request)), affinity));
         }
@@ -82,15 +82,19 @@ pub(crate) async fn parse(
     let large = body.len() > LARGE;
     let parsed = offload(large, move || {
         let limits = Limits::default();
-        if by_body {
-            AskedRequest::parse_conversation(endpoint, body, &limits)
+        let (request, affinity) = if by_body {
+            AskedRequest::parse_conversation(endpoint, body, &limits)?
         } else {
-            AskedRequest::parse(endpoint, body, &limits).map(|request| (request, None))
-        }
+            (AskedRequest::parse(endpoint, body, &limits)?, None)
+        };
+        let counts = endpoint == Endpoint::CountTokens;
+        let estimate = counts.then(|| request.request().estimated_input_tokens());
+        Ok((request, affinity, estimate))
     });
     let request = parsed.await.ok_or(Refusal::Stopping)?;
-    let request = request.map(|(request, affinity)| {
+    let request = request.map(|(request, affinity, estimate)| {
         facts.affinity = facts.affinity.or(affinity);
+        facts.input_tokens = estimate;
         request
     });
     Ok((request, facts))

@@ -23,6 +23,7 @@ use crate::callers::Digest;
 use crate::endpoint::Endpoint;
 use crate::facts::Facts;
 use crate::notice::Notice;
+use crate::refusal::{Form, Refusal};
 
 /// What is to be decided, or to be known.
 // In place: to free a box on another thread than the one that made it costs more than to move what is in it.
@@ -53,6 +54,14 @@ pub struct About {
     pub request_id: Box<str>,
     /// SHA-256 of the key that it presented.
     pub key: Option<Digest>,
+}
+
+impl About {
+    /// A refusal of our own, in the form of the client's API.
+    pub(crate) fn error(&self, refusal: Refusal) -> ErrorReply {
+        let form = self.endpoint.map_or(Form::OpenAi, Endpoint::form);
+        refusal.reply(form, &self.request_id)
+    }
 }
 
 /// A request that has come, whole.

@@ -1,7 +1,11 @@
 //! The paths that are forwarded to upstreams.
 
+use std::fmt::Write as _;
+
 use sluicegate_core::api::Api;
 use sluicegate_core::protocols;
+
+use crate::refusal::Form;
 
 /// An endpoint that is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,15 +18,21 @@ pub enum Endpoint {
     Embeddings,
     /// `/v1/responses`
     Responses,
+    /// `/v1/messages`
+    Messages,
+    /// `/v1/messages/count_tokens`
+    CountTokens,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 4] = [
+    pub const ALL: [Endpoint; 6] = [
         Endpoint::ChatCompletions,
         Endpoint::Completions,
         Endpoint::Embeddings,
         Endpoint::Responses,
+        Endpoint::Messages,
+        Endpoint::CountTokens,
     ];
 
     /// The endpoint at `path`, which is POSTed to.
@@ -50,13 +60,35 @@ impl Endpoint {
             Endpoint::Completions => "completions",
             Endpoint::Embeddings => "embeddings",
             Endpoint::Responses => "responses",
+            Endpoint::Messages => "messages",
+            Endpoint::CountTokens => "count_tokens",
         }
     }
 
     /// Where upstreams have it, below their base URL.
     #[must_use]
     pub fn path(self) -> &'static str {
-        protocols::of(self.api()).path()
+        match self {
+            Endpoint::CountTokens => "/messages/count_tokens",
+            _ => protocols::of(self.api()).path(),
+        }
+    }
+
+    /// The same with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others have none.
+    pub(crate) fn asked_path(self, query: Option<&str>) -> Box<str> {
+        let mut path = self.path().to_owned();
+        if let Some(query) = query.filter(|_| self.api() == Api::Messages) {
+            let _ = write!(path, "?{query}");
+        }
+        path.into()
+    }
+
+    /// How its errors are written.
+    pub(crate) fn form(self) -> Form {
+        match self.api() {
+            Api::Messages => Form::Anthropic,
+            _ => Form::OpenAi,
+        }
     }
 
     pub(crate) fn api(self) -> Api {
@@ -65,6 +97,7 @@ impl Endpoint {
             Endpoint::Completions => Api::Completions,
             Endpoint::Embeddings => Api::Embeddings,
             Endpoint::Responses => Api::Responses,
+            Endpoint::Messages | Endpoint::CountTokens => Api::Messages,
         }
     }
 }

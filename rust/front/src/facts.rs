@@ -26,6 +26,8 @@ pub struct Facts {
     pub by_body: bool,
     /// The wanted headers that there are, of several of a name the first.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// About how many tokens the input has, where the client asks for nothing else.
+    pub input_tokens: Option<u64>,
 }
 
 impl Wanted {
@@ -41,6 +43,7 @@ impl Wanted {
             headers: shown
                 .filter_map(|name| Some((name.clone(), value(name)?.clone())))
                 .collect(),
+            input_tokens: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::accept;
 use crate::arrival::{self, Arranged, Arrival};
 use crate::asked;
 use crate::bounds::{Bounds, Limits};
-use crate::callers::{Callers, digest_of};
+use crate::callers::{Callers, Presented};
 use crate::carried;
 use crate::clock::Times;
 use crate::decisions::{About, Decisions, Event};
@@ -32,6 +32,8 @@ use crate::state::{FrontState, Listening};
 pub struct Submission {
     /// Where it goes.
     pub endpoint: Endpoint,
+    /// Of its URL, without the `?`.
+    pub query: Option<Box<str>>,
     /// Its headers.
     pub headers: HeaderList,
     /// Its body.
@@ -126,17 +128,19 @@ impl Front {
         let state = Arc::clone(&self.state);
         let (mut sink, reply) = reply(state.limits.client_buffer);
         let ticket = state.decisions.next_ticket();
-        let authorization = submission
-            .headers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(b"authorization"));
+        let value = |wanted: &[u8]| {
+            let mut headers = submission.headers.iter();
+            let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+            found.map(|(_, value)| &value[..])
+        };
+        let presented = Presented::of(value(b"authorization"), value(b"x-api-key"));
         let request_id = submission.request_id;
         let about = About {
             ticket,
             tag: submission.tag,
             endpoint: Some(submission.endpoint),
             request_id: request_id.clone(),
-            key: authorization.and_then(|(_, value)| digest_of(value)),
+            key: presented.digest,
         };
         let entered = state.in_flight.enter(state.limits.max_requests);
         let overloaded = entered.is_none();
@@ -149,6 +153,7 @@ impl Front {
                     return Arranged::Refused(arrival::refuse(report, Refusal::Overloaded));
                 }
                 let (endpoint, body) = (submission.endpoint, submission.body);
+                let path = endpoint.asked_path(submission.query.as_deref());
                 let size = body.len();
                 let headers = header_map(submission.headers);
                 let wanted = &state.settings().wanted;
@@ -161,6 +166,7 @@ impl Front {
                 };
                 let arrival = Arrival {
                     endpoint,
+                    path,
                     headers,
                     size,
                     request,

@@ -10,6 +10,7 @@ use http::uri::Authority;
 use http::{Method, Version};
 
 use crate::bounds::Bounds;
+use crate::callers::X_API_KEY;
 use crate::refusal::Refusal;
 
 /// `: ` and the line's end, which a header takes beside its name and value.
@@ -27,6 +28,11 @@ pub(crate) fn check(parts: &Parts, bounds: &Bounds) -> Result<(), Refusal> {
     if repeated(headers, &AUTHORIZATION) {
         return Err(Refusal::Head(
             "The request has more than one Authorization header.",
+        ));
+    }
+    if repeated(headers, &X_API_KEY) {
+        return Err(Refusal::Head(
+            "The request has more than one X-Api-Key header.",
         ));
     }
     if repeated(headers, &CONTENT_LENGTH) {
@@ -184,6 +190,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::refusal::Form;
 
     fn bounds() -> Bounds {
         Bounds {
@@ -211,7 +218,7 @@ mod tests {
         let (parts, ()) = request.body(()).unwrap().into_parts();
         match check(&parts, &bounds()) {
             Ok(()) => 200,
-            Err(refusal) => refusal.reply().status,
+            Err(refusal) => refusal.reply(Form::OpenAi, "").status,
         }
     }
 
@@ -259,6 +266,18 @@ mod tests {
             &["identity", "chunked"],
         ] {
             assert_eq!(one(codings), 501, "{codings:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_presented_once() {
+        for name in ["authorization", "x-api-key"] {
+            let one = |headers: &[_]| checked(Version::HTTP_11, "/", headers);
+            assert_eq!(one(&[("host", "a"), (name, "Bearer b")]), 200);
+            assert_eq!(
+                one(&[("host", "a"), (name, "Bearer b"), (name, "Bearer b")]),
+                400
+            );
         }
     }
 

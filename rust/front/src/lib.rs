@@ -47,7 +47,7 @@ mod tls;
 
 pub use asked::AskedRequest;
 pub use bounds::{Bounds, Limits, Pace};
-pub use callers::{Callers, Digest, digest_of};
+pub use callers::{Callers, Digest, InForms, Presented, digest_of};
 pub use endpoint::Endpoint;
 pub use facts::{Facts, Wanted};
 pub use front::{Front, Submission, Submitted};

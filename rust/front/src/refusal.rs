@@ -1,7 +1,59 @@
-//! Errors that the front answers without a decision from Python, in the form of OpenAI's API.
+//! Errors that the front answers without a decision from Python, in the form of the client's API.
 
 use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName};
+use sluicegate_core::json::string;
 use sluicegate_relay::ErrorReply;
+
+/// Every client of the Messages interface sends it, whatever it asks for.
+pub(crate) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+/// In whose form an error is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `{"error":{"message","type","code","param"}}`
+    OpenAi,
+    /// `{"type":"error","error":{"type","message"},"request_id"}`
+    Anthropic,
+}
+
+impl Form {
+    /// The form for a client that asks for none of the endpoints that are forwarded.
+    pub(crate) fn of_client(headers: &HeaderMap) -> Self {
+        if headers.contains_key(ANTHROPIC_VERSION) {
+            Form::Anthropic
+        } else {
+            Form::OpenAi
+        }
+    }
+
+    /// What the members of an error in this form say of `status`.
+    fn kind(self, status: u16) -> &'static str {
+        match (self, status) {
+            (Form::OpenAi, ..500) => "invalid_request_error",
+            (Form::OpenAi, _) => "server_error",
+            (Form::Anthropic, 413) => "request_too_large",
+            (Form::Anthropic, ..500) => "invalid_request_error",
+            (Form::Anthropic, 503) => "overloaded_error",
+            (Form::Anthropic, _) => "api_error",
+        }
+    }
+}
+
+/// Completes `reply`, whose body is an error in Anthropic's form without `request_id`.
+pub(crate) fn name_request(reply: &mut ErrorReply, request_id: &str) {
+    if let Some(open) = reply.body.strip_suffix(b"}") {
+        let mut body = open.to_vec();
+        body.extend_from_slice(b",\"request_id\":");
+        string::encode(request_id, &mut body);
+        body.push(b'}');
+        reply.body = body.into();
+    }
+    reply.headers.push((
+        Bytes::from_static(b"request-id"),
+        Bytes::copy_from_slice(request_id.as_bytes()),
+    ));
+}
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +135,8 @@ impl Refusal {
         )
     }
 
-    /// The whole reply. No text in it needs escaping.
-    pub(crate) fn reply(self) -> ErrorReply {
+    /// The whole reply in `form`, to the request with this id. No text in it needs escaping.
+    pub(crate) fn reply(self, form: Form, request_id: &str) -> ErrorReply {
         let message = match self {
             Refusal::TooLarge(limit) => format!(
                 "The request's body is larger than the {limit} bytes that this gateway takes."
@@ -109,15 +161,16 @@ impl Refusal {
             Refusal::Stopping => "The gateway is shutting down.".to_owned(),
             Refusal::NoApplication => "This part of the gateway does not answer.".to_owned(),
         };
-        let kind = if self.status() < 500 {
-            "invalid_request_error"
-        } else {
-            "server_error"
-        };
+        let kind = form.kind(self.status());
         let code = self.code();
-        let body = format!(
-            r#"{{"error":{{"message":"{message}","type":"{kind}","code":"{code}","param":null}}}}"#
-        );
+        let body = match form {
+            Form::OpenAi => format!(
+                r#"{{"error":{{"message":"{message}","type":"{kind}","code":"{code}","param":null}}}}"#
+            ),
+            Form::Anthropic => {
+                format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}}}}"#)
+            }
+        };
         let mut headers = vec![
             (
                 Bytes::from_static(b"content-type"),
@@ -137,10 +190,14 @@ impl Refusal {
                 Bytes::from_static(b"close"),
             ));
         }
-        ErrorReply {
+        let mut reply = ErrorReply {
             status: self.status(),
             headers,
             body: body.into(),
+        };
+        if form == Form::Anthropic {
+            name_request(&mut reply, request_id);
         }
+        reply
     }
 }

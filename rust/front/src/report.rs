@@ -140,11 +140,12 @@ impl Director for Report {
             answer,
         }));
         let patience = self.decisions.patience();
+        let about = Arc::clone(&self.about);
         Box::pin(async move {
             match tokio::time::timeout(patience, answered).await {
                 Ok(Ok(next)) => next,
-                Ok(Err(_)) => Next::Reply(Refusal::Internal.reply()),
-                Err(_) => Next::Reply(Refusal::Undecided.reply()),
+                Ok(Err(_)) => Next::Reply(about.error(Refusal::Internal)),
+                Err(_) => Next::Reply(about.error(Refusal::Undecided)),
             }
         })
     }

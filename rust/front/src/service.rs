@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -21,14 +21,14 @@ use crate::application::{self, Passed};
 use crate::arrival::{self, Arranged, Arrival, Forwarding};
 use crate::asked;
 use crate::body::ReplyBody;
-use crate::callers::{Digest, digest_of};
+use crate::callers::Presented;
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
 use crate::endpoint::Endpoint;
 use crate::head;
 use crate::reading::{discard, read_body};
-use crate::refusal::Refusal;
+use crate::refusal::{Form, Refusal};
 use crate::report::Report;
 use crate::room::Share;
 use crate::state::{FrontState, Listening};
@@ -92,13 +92,25 @@ struct Asking {
     underway: Underway,
 }
 
+impl Asking {
+    /// How its errors are written.
+    fn form(&self) -> Form {
+        let endpoint = Endpoint::at(self.parts.uri.path());
+        endpoint.map_or_else(|| Form::of_client(&self.parts.headers), Endpoint::form)
+    }
+
+    fn error(&self, refusal: Refusal) -> ErrorReply {
+        refusal.reply(self.form(), &self.request_id)
+    }
+}
+
 /// Where a request goes, by its head.
 enum Place {
     Refused(Refusal),
     /// To an upstream.
     Forwarded {
         endpoint: Endpoint,
-        key: Option<Digest>,
+        key: Presented,
         /// There is no room for it.
         overloaded: bool,
         report: Report,
@@ -129,14 +141,13 @@ impl Serving {
             return Place::Application;
         };
         let state = &self.state;
-        let authorization = asking.parts.headers.get(AUTHORIZATION);
-        let key = authorization.and_then(|value| digest_of(value.as_bytes()));
+        let key = Presented::in_headers(&asking.parts.headers);
         let about = Arc::new(About {
             ticket: state.decisions.next_ticket(),
             tag: None,
             endpoint: Some(endpoint),
             request_id: asking.request_id.clone(),
-            key,
+            key: key.digest,
         });
         let entered = state.in_flight.enter(state.limits.max_requests);
         let overloaded = entered.is_none();
@@ -151,7 +162,10 @@ impl Serving {
 
     async fn answer(&self, asking: Asking, place: Place, body: Incoming) -> Response<ReplyBody> {
         match place {
-            Place::Refused(refusal) => self.unread(asking, refusal.reply(), body),
+            Place::Refused(refusal) => {
+                let reply = asking.error(refusal);
+                self.unread(asking, reply, body)
+            }
             Place::Application => self.pass(asking, Passed::Coming(body)).await,
             Place::Forwarded {
                 endpoint,
@@ -172,15 +186,14 @@ impl Serving {
         &self,
         mut asking: Asking,
         endpoint: Endpoint,
-        key: Option<Digest>,
+        key: Presented,
         report: Report,
         mut body: Incoming,
     ) -> Response<ReplyBody> {
         let limits = &self.state.limits;
         let settings = self.state.settings();
-        let presented = asking.parts.headers.contains_key(AUTHORIZATION);
-        let refused = settings.callers.refuse(presented, key.as_ref());
-        if let Some(reply) = refused {
+        let (form, id) = (endpoint.form(), &asking.request_id);
+        if let Some(reply) = settings.callers.refuse(key, form, id) {
             report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
             return self.unread(asking, reply, body);
         }
@@ -213,6 +226,7 @@ impl Serving {
         drop(text);
         let arrival = Arrival {
             endpoint,
+            path: endpoint.asked_path(asking.parts.uri.query()),
             headers: std::mem::take(&mut asking.parts.headers),
             size,
             request,
@@ -230,7 +244,7 @@ impl Serving {
         let limits = &self.state.limits;
         let mut carried = Carried::start(forwarding, limits, &self.engine, &self.clock, alone);
         let Ok(head) = poll_fn(|cx| carried.poll_head(cx)).await else {
-            return whole(Refusal::Internal.reply(), asking);
+            return whole(asking.error(Refusal::Internal), asking);
         };
         let mut first = VecDeque::new();
         let mut ended = false;
@@ -287,8 +301,9 @@ impl Serving {
     async fn pass(&self, asking: Asking, body: Passed) -> Response<ReplyBody> {
         let listening = &self.listening;
         let Some(entered) = listening.passed.enter(listening.bounds.connections) else {
-            return whole(Refusal::Overloaded.reply(), asking);
+            return whole(asking.error(Refusal::Overloaded), asking);
         };
+        let form = asking.form();
         let Asking {
             mut parts,
             request_id,
@@ -308,7 +323,7 @@ impl Serving {
                 Response::from_parts(parts, ReplyBody::application(body, entered, underway))
             }
             Err(refusal) => {
-                let reply = refusal.reply();
+                let reply = refusal.reply(form, &request_id);
                 let head = with_request_id(reply.status, reply.headers, &request_id);
                 let body = ReplyBody::whole([reply.body], underway);
                 response(head, body, version)

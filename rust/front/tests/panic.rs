@@ -242,6 +242,7 @@ fn so_does_one_while_a_request_is_read() {
     let mut submitted = stand.front.submit(Submission {
         // Read as something else, its text goes where it is refused.
         endpoint: Endpoint::Responses,
+        query: None,
         headers: Vec::new(),
         body: Bytes::from_owner(Broken(UNREADABLE)),
         request_id: BROKEN.into(),
@@ -309,6 +310,7 @@ fn a_panic_aborts_a_reply_without_a_connection() {
     let stand = stand();
     let mut submitted = stand.front.submit(Submission {
         endpoint: Endpoint::Responses,
+        query: None,
         headers: Vec::new(),
         body: Bytes::from_static(ASKED.as_bytes()),
         request_id: BROKEN.into(),

@@ -452,6 +452,7 @@ fn play(
     let submitted = scripts.iter().enumerate().map(|(tag, script)| {
         front.submit(Submission {
             endpoint: Endpoint::ChatCompletions,
+            query: None,
             headers: Vec::new(),
             body: Bytes::from_static(script.body.as_bytes()),
             request_id: format!("req-{tag}").into(),

@@ -346,7 +346,8 @@ impl Session {
             let mut http = HttpRequest::new(Full::new(body));
             *http.method_mut() = Method::POST;
             *http.uri_mut() = uri.clone();
-            *http.headers_mut() = headers::up(&given.headers, &upstream, &self.request_id);
+            *http.headers_mut() =
+                headers::up(&given.headers, &upstream, form.api, &self.request_id);
             let response = match self.send(http, fresh, &upstream, &progress).await {
                 Sent::Left => return Tried::Left,
                 Sent::Failed(error) => {
@@ -582,6 +583,7 @@ enum Sent {
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     headers
         .get("x-request-id")
+        .or_else(|| headers.get("request-id"))
         .and_then(|id| id.to_str().ok())
         .filter(|id| id.len() <= headers::MAX_REQUEST_ID)
         .map(Into::into)

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use sluicegate_core::api::Api;
 
 use crate::reply::HeaderList;
 use crate::trace;
@@ -64,10 +65,11 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Made anew for each hop, or a secret between the client and the gateway: no configuration adds them. `authorization` has a setting of
-/// its own.
-const NEVER_UP: [&str; 8] = [
+/// Made anew for each hop, or a secret between the client and the gateway: no configuration adds them. `authorization` and `x-api-key`
+/// have a setting of their own.
+const NEVER_UP: [&str; 9] = [
     "authorization",
+    "x-api-key",
     "cookie",
     "host",
     "content-length",
@@ -96,6 +98,11 @@ const NEVER_DOWN_PREFIX: &str = "access-control-";
 pub(crate) const MAX_REQUEST_ID: usize = 256;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+/// The one version that Anthropic's API has, which every request to it must name.
+const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The content type that the client gets, determined from the body and not from the upstream's header.
@@ -139,15 +146,16 @@ fn is_listed(name: &HeaderName, listed: &[&[u8]]) -> bool {
         .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// The headers of a request to `upstream`.
-pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, request_id: &str) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(client.len() + upstream.headers.len() + 3);
+/// The headers of a request to `upstream`, which it is to take as one of `api`.
+pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: &str) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(client.len() + upstream.headers.len() + 5);
     let connection = client.get_all(header::CONNECTION).iter();
     let listed = listed(connection.map(HeaderValue::as_bytes));
     let forwards_authorization =
         upstream.forward_authorization && client.contains_key(header::AUTHORIZATION);
     for (name, value) in client {
         let goes = is_named(name.as_str(), &UP, &UP_PREFIXES)
+            || upstream.forward_authorization && api == Api::Messages && name == X_API_KEY
             || forwards_authorization
                 && (name == header::AUTHORIZATION
                     || UP_WITH_AUTHORIZATION.contains(&name.as_str()))
@@ -158,6 +166,16 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, request_id: &str) -> H
     }
     for (name, value) in &upstream.headers {
         headers.append(name, value.clone());
+    }
+    if let Some(key) = &upstream.key {
+        let (name, value) = match api {
+            Api::Messages if upstream.x_api_key => (X_API_KEY, &key.plain),
+            _ => (header::AUTHORIZATION, &key.bearer),
+        };
+        headers.insert(name, value.clone());
+    }
+    if api == Api::Messages {
+        headers.entry(ANTHROPIC_VERSION).or_insert(VERSION);
     }
     headers
         .entry(header::CONTENT_TYPE)

@@ -53,6 +53,10 @@ pub struct UpstreamSettings {
     pub base_url: String,
     /// Set on each request, in place of the client's of the same name.
     pub headers: Vec<(Bytes, Bytes)>,
+    /// Our own key for it.
+    pub key: Option<Bytes>,
+    /// Requests of the Messages interface carry the key as `x-api-key`; all others, and these where this is false, as a bearer token.
+    pub x_api_key: bool,
     /// What it serves.
     pub serves: Serves,
     /// How it wants requests of other protocols.
@@ -69,7 +73,7 @@ pub struct UpstreamSettings {
     pub ask_usage: bool,
     /// Whether it is asked to stream.
     pub streaming: Streaming,
-    /// Pass the client's own `Authorization` on.
+    /// Pass the client's own `Authorization` on, and to the Messages interface its `x-api-key`.
     pub forward_authorization: bool,
     /// Names of the client's headers that are passed on beside those that always are.
     pub forward_headers: Vec<String>,
@@ -95,6 +99,8 @@ impl Default for UpstreamSettings {
         Self {
             base_url: String::new(),
             headers: Vec::new(),
+            key: None,
+            x_api_key: true,
             serves: Serves::default(),
             targets: Targets::default(),
             repair: false,
@@ -123,6 +129,8 @@ pub enum UpstreamError {
     BaseUrl(String),
     /// A header has an illegal name or value; the value is not repeated.
     Header(String),
+    /// The key cannot be sent in a header; it is not repeated.
+    Key,
     /// A header that never crosses the gateway is to be passed on.
     Crossing(String),
     /// The certificate file cannot be read.
@@ -138,6 +146,7 @@ impl std::fmt::Display for UpstreamError {
             UpstreamError::Header(name) => {
                 write!(f, "header '{name}' has an illegal name or value")
             }
+            UpstreamError::Key => write!(f, "the key cannot be sent in a header"),
             UpstreamError::Crossing(name) => {
                 write!(f, "header '{name}' cannot be passed on")
             }
@@ -159,6 +168,8 @@ pub struct Upstream {
     /// Those of the usual paths.
     uris: Vec<(&'static str, Uri)>,
     pub(crate) headers: HeaderMap,
+    pub(crate) key: Option<Key>,
+    pub(crate) x_api_key: bool,
     pub(crate) serves: Serves,
     pub(crate) targets: Targets,
     pub(crate) repair: bool,
@@ -171,6 +182,26 @@ pub struct Upstream {
     pub(crate) forward_headers: Vec<HeaderName>,
     pub(crate) reply_headers: Vec<HeaderName>,
     pub(crate) client: Client,
+}
+
+/// Our own key, in the two ways in which it goes up.
+pub(crate) struct Key {
+    pub(crate) plain: HeaderValue,
+    pub(crate) bearer: HeaderValue,
+}
+
+impl Key {
+    fn new(key: &[u8]) -> Result<Self, UpstreamError> {
+        let value = |bytes: &[u8]| {
+            let mut value = HeaderValue::from_bytes(bytes).map_err(|_| UpstreamError::Key)?;
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        Ok(Self {
+            plain: value(key)?,
+            bearer: value(&[b"Bearer ", key].concat())?,
+        })
+    }
 }
 
 impl std::fmt::Debug for Upstream {
@@ -199,6 +230,7 @@ impl Upstream {
             value.set_sensitive(true);
             headers.append(name, value);
         }
+        let key = settings.key.as_deref().map(Key::new).transpose()?;
         let forward_headers = names(&settings.forward_headers, headers::may_go_up)?;
         let reply_headers = names(&settings.reply_headers, headers::may_go_down)?;
         let tls = tls_config(&settings)?;
@@ -218,6 +250,8 @@ impl Upstream {
             base,
             uris,
             headers,
+            key,
+            x_api_key: settings.x_api_key,
             serves: settings.serves.clone(),
             targets: settings.targets.clone(),
             repair: settings.repair,

@@ -45,7 +45,10 @@ impl Beginning<'_> {
         let mut hash = Hash(Xxh3::new());
         hash.take(self.model.as_bytes());
         hash.take(self.tools.map_or(&[], |tools| tools.bytes()));
-        hash.take_text(self.instructions);
+        match self.instructions.filter(|text| text.kind() == Kind::Array) {
+            None => hash.take_text(self.instructions),
+            Some(blocks) => blocks.elements().for_each(|block| hash.take_block(block)),
+        }
         let turns = self.turns?;
         if turns.kind() == Kind::String {
             hash.take(b"user");
@@ -86,6 +89,18 @@ impl Hash {
         self.0.update(text);
     }
 
+    /// A text block of a system prompt. Claude Code's first one holds a number that changes from turn to turn.
+    fn take_block(&mut self, block: Node<'_>) {
+        let text = block.get("text");
+        let bills = |text: &Node<'_>| {
+            let spelled = text.spelled().unwrap_or_default();
+            spelled.starts_with(b"x-anthropic-billing-header:")
+        };
+        if !text.as_ref().is_some_and(bills) {
+            self.take_text(text);
+        }
+    }
+
     /// A string as it reads, so that it may be spelled in another way; anything else as it is spelled.
     fn take_text(&mut self, value: Option<Node<'_>>) {
         match value {
@@ -99,14 +114,14 @@ impl Hash {
 }
 
 impl Request {
-    /// [`parse`](Self::parse) of a request to Chat Completions, and its conversation's number; none where there is nothing to tell it from
+    /// [`parse`](Self::parse) of a request to Chat Completions or Messages, and its conversation's number; none where there is nothing to tell it from
     /// others.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_conversation(body: Bytes, limits: &Limits) -> Result<(Self, Option<u64>), Error> {
-        const NAMES: [&str; 3] = ["prompt_cache_key", "tools", "messages"];
-        let mut found: [Option<Value>; 3] = [None; 3];
+        const NAMES: [&str; 4] = ["prompt_cache_key", "tools", "system", "messages"];
+        let mut found: [Option<Value>; 4] = [None; 4];
         let request = Request::read(body, limits, |body, Member { key, value }| {
             let key = Node::new(body, key);
             let place = NAMES.iter().position(|name| key.is(name));
@@ -115,12 +130,13 @@ impl Request {
             }
             Ok(())
         })?;
-        let [cache_key, tools, turns] = found.map(|value| Some(Node::new(&request.body, value?)));
+        let [cache_key, tools, instructions, turns] =
+            found.map(|value| Some(Node::new(&request.body, value?)));
         let beginning = Beginning {
             cache_key,
             model: request.model().unwrap_or_default(),
             tools,
-            instructions: None,
+            instructions,
             turns,
         };
         let affinity = beginning.affinity();
@@ -138,6 +154,24 @@ mod tests {
             Request::parse_conversation(body.clone(), &Limits::default()).unwrap();
         assert_eq!(request.body(), &body);
         affinity
+    }
+
+    #[test]
+    fn a_system_prompt_tells_conversations_apart_but_not_what_a_client_counts_in_it() {
+        let turns = |system: &str| {
+            affinity(&format!(
+                r#"{{"model":"m","system":{system},"messages":[{{"role":"user","content":"Hi"}}]}}"#
+            ))
+        };
+        let blocks = |count: u32, text: &str| {
+            turns(&format!(
+                r#"[{{"type":"text","text":"x-anthropic-billing-header: n={count}"}},{{"type":"text","text":"{text}"}}]"#
+            ))
+        };
+        assert!(blocks(1, "Be brief.").is_some());
+        assert_eq!(blocks(1, "Be brief."), blocks(2, "Be brief."));
+        assert_ne!(blocks(1, "Be brief."), blocks(1, "Be long."));
+        assert_ne!(turns(r#""Be brief.""#), turns(r#""Be long.""#));
     }
 
     const SYSTEM: &str = r#"{"role":"system","content":"Be brief."}"#;

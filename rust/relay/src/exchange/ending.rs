@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, ReplyPlan};
 use sluicegate_core::protocols::{ClientProtocol, UpstreamSide};
 use sluicegate_core::sse::encode;
@@ -122,8 +123,13 @@ impl Session {
             Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);
             return events;
         }
-        let mut event = Vec::with_capacity(body.len() + 16);
-        encode::event("", body, &mut event);
+        // Clients of the Messages interface tell events by name.
+        let name = match self.api {
+            Api::Messages => "error",
+            _ => "",
+        };
+        let mut event = Vec::with_capacity(body.len() + 32);
+        encode::event(name, body, &mut event);
         vec![event.into()]
     }
 

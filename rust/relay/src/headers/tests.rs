@@ -29,7 +29,7 @@ fn upstream(forward_authorization: bool) -> Upstream {
         base_url: "http://127.0.0.1:1/v1".to_owned(),
         headers: pairs(&[("x-org", "ours")]),
         forward_authorization,
-        forward_headers: vec!["X-Tenant".to_owned(), "x-api-key".to_owned()],
+        forward_headers: vec!["X-Tenant".to_owned()],
         reply_headers: vec!["X-Region".to_owned()],
         ..UpstreamSettings::default()
     };
@@ -61,7 +61,7 @@ fn only_what_is_named_goes_up() {
         ("te", "trailers"),
         ("traceparent", "00-1-2-01"),
         ("tracestate", "listed by the connection"),
-        ("x-api-key", "configured"),
+        ("x-api-key", "secret"),
         ("x-b3-sampled", "1"),
         ("X-Forwarded-Access-Token", "secret"),
         ("x-forwarded-for", "10.0.0.1"),
@@ -71,7 +71,7 @@ fn only_what_is_named_goes_up() {
         ("x-tenant", "t"),
         ("x-other", "o"),
     ]);
-    let headers = up(&client, &upstream(false), "req-1");
+    let headers = up(&client, &upstream(false), Api::Chat, "req-1");
     let expected = [
         "accept",
         "accept-encoding",
@@ -79,7 +79,6 @@ fn only_what_is_named_goes_up() {
         "content-type",
         "idempotency-key",
         "traceparent",
-        "x-api-key",
         "x-b3-sampled",
         "x-org",
         "x-request-id",
@@ -96,12 +95,17 @@ fn only_what_is_named_goes_up() {
 fn an_account_is_chosen_by_whoevers_key_it_is() {
     let key = ("authorization", "Bearer theirs");
     let account = [("openai-organization", "org"), ("openai-project", "p")];
-    let headers = up(&map(&[account[0], key, account[1]]), &upstream(true), "r");
+    let headers = up(
+        &map(&[account[0], key, account[1]]),
+        &upstream(true),
+        Api::Chat,
+        "r",
+    );
     assert_eq!(headers["authorization"], "Bearer theirs");
     assert_eq!(headers["openai-organization"], "org");
     assert_eq!(headers["openai-project"], "p");
     for (client, forwards) in [(&[account[0], key][..], false), (&account, true)] {
-        let headers = up(&map(client), &upstream(forwards), "r");
+        let headers = up(&map(client), &upstream(forwards), Api::Chat, "r");
         let made = [
             "accept-encoding",
             "content-type",

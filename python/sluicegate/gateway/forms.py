@@ -1,0 +1,66 @@
+"""Errors in the form of the client's API: OpenAI's, in which they are made, or Anthropic's.
+
+Anthropic's look like `{"type": "error", "error": {"type", "message"}, "request_id"}` (its documentation,
+"Errors").
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sluicegate.gateway.endpoints import OF_ANTHROPIC
+from sluicegate.gateway.errors import ErrorReply, Form, dump
+
+_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+# By these words Claude Code knows that it has to compact the conversation.
+_TOO_LONG = "prompt is too long: "
+
+
+def form_of(endpoint: str) -> Form:
+    """The form for clients of a relayed endpoint."""
+    return "anthropic" if endpoint in OF_ANTHROPIC else "openai"
+
+
+def form_of_client(headers: Mapping[bytes, bytes]) -> Form:
+    """The form for a client that asks for anything else: Anthropic's name a version of their API."""
+    return "anthropic" if b"anthropic-version" in headers else "openai"
+
+
+def error_type(status: int) -> str:
+    """Anthropic's type for an error with this status."""
+    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+
+
+def in_form(reply: ErrorReply, form: Form, request_id: str | None) -> ErrorReply:
+    """`reply`, written in `form`; what an upstream has written in it stays as it is, to the byte.
+
+    `request_id`: None where it is not known yet, and is added later.
+    """
+    if reply.form == form:
+        return reply
+    if form == "openai":
+        # 529 is Anthropic's own: what it means is a 503 elsewhere.
+        status = 503 if reply.status == 529 else reply.status
+        error = {"message": reply.message, "type": reply.type, "code": reply.code, "param": None}
+        return replace(reply, form=form, status=status, body=dump({"error": error}))
+    message = reply.message
+    if reply.code == "context_length_exceeded" and _TOO_LONG.strip(": ") not in message:
+        message = _TOO_LONG + message
+    document = {"type": "error", "error": {"type": error_type(reply.status), "message": message}}
+    headers = reply.headers
+    if request_id is not None:
+        document["request_id"] = request_id
+        if all(name != b"request-id" for name, _ in headers):
+            headers = [*headers, (b"request-id", request_id.encode("latin-1", "replace"))]
+    return replace(reply, form=form, headers=headers, body=dump(document))
