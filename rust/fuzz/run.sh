@@ -19,7 +19,7 @@ fi
 run_target() {
     local target=$1 dictionary=json.dict status=0
     case $target in
-    split_* | events_* | encoded_* | reply_* | repair_* | translation_* | harmony_*) dictionary=sse.dict ;;
+    split_* | events_* | messages_any_* | encoded_* | reply_* | repair_* | translation_* | harmony_*) dictionary=sse.dict ;;
     esac
     mkdir -p "rust/fuzz/corpus/$target" "rust/fuzz/artifacts/$target"
     cargo +nightly fuzz run --fuzz-dir rust/fuzz "$target" \

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
-    READ, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage, named_events, reads,
-    token_chunks, translated, usage_chunks,
+    READ, between, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage,
+    message_events, named_events, reads, token_chunks, translated, usage_chunks,
 };
 use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
@@ -81,6 +81,16 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
             "chat chunks of one token, as Responses events",
             &translated,
             token_chunks(SIZE),
+        ),
+        (
+            "chat chunks, as Messages events",
+            &between(Api::Chat, Api::Messages),
+            chat_chunks(SIZE),
+        ),
+        (
+            "Messages events, as chat chunks",
+            &between(Api::Messages, Api::Chat),
+            message_events(SIZE),
         ),
         (
             "chat chunks of one token, watched",

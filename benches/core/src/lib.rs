@@ -21,6 +21,12 @@ pub fn translated(client_streams: bool) -> ReplyPlan {
     ReplyPlan::between(client, UpstreamSide::new(Api::Chat))
 }
 
+/// A client and an upstream of which one speaks Messages, and the other chat completions.
+#[must_use]
+pub fn between(upstream: Api, client: Api) -> ReplyPlan {
+    ReplyPlan::between(ClientSide::new(client, true), UpstreamSide::new(upstream))
+}
+
 /// Bytes of one read from a socket, as hyper makes them under load.
 pub const READ: usize = 16 << 10;
 
@@ -181,6 +187,27 @@ pub fn named_events(bytes: usize) -> Bytes {
         let words: String = (0..1 + random.below(4)).map(|_| random.word()).collect();
         stream.push_str("event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"item_id\":\"msg_68f0\",");
         stream.push_str(&format!("\"output_index\":0,\"content_index\":0,\"sequence_number\":{},\"delta\":\"{words}\"}}\n\n", random.below(9999)));
+    })
+}
+
+/// A Messages stream of about `bytes` bytes: one block of text, about 130 bytes an event.
+#[must_use]
+pub fn message_events(bytes: usize) -> Bytes {
+    const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"type\":\"message\",\
+                         \"role\":\"assistant\",\"model\":\"m\",\"content\":[],\"usage\":{\"input_tokens\":17,\"output_tokens\":1}}}\n\n\
+                         event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\
+                         \"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+    until(bytes, 5, |random, stream| {
+        if stream.is_empty() {
+            stream.push_str(START);
+        }
+        let words: String = (0..1 + random.below(4)).map(|_| random.word()).collect();
+        stream.push_str(
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,",
+        );
+        stream.push_str(&format!(
+            "\"delta\":{{\"type\":\"text_delta\",\"text\":\"{words}\"}}}}\n\n"
+        ));
     })
 }
 

@@ -16,7 +16,8 @@ mod properties;
 type Check = fn(&[u8]);
 
 /// Each target with its property.
-const TARGETS: [(&str, Check); 16] = [
+const TARGETS: [(&str, Check); 18] = [
+    ("any_pieces_are_a_message", properties::message::check),
     ("any_response_has_an_end", properties::response::check),
     ("cost_is_all_that_is_added", properties::cost::check),
     (
@@ -31,6 +32,10 @@ const TARGETS: [(&str, Check); 16] = [
     ("folding_undoes_unfolding", properties::fold::check),
     ("harmony_any_cut_is_identity", properties::harmony::check),
     ("head_is_read_as_one_thing", properties::head::check),
+    (
+        "messages_any_cut_is_identity",
+        properties::message_replies::check,
+    ),
     ("messages_request_keeps_text", properties::messages::check),
     ("repair_any_cut_is_identity", properties::repair::check),
     ("reply_any_cut_is_identity", properties::reply::check),

@@ -9,6 +9,8 @@ pub mod events;
 pub mod fold;
 pub mod harmony;
 pub mod head;
+pub mod message;
+pub mod message_replies;
 pub mod messages;
 pub mod repair;
 pub mod reply;

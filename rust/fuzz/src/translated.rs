@@ -44,8 +44,8 @@ fn pass(plan: &ReplyPlan, reads: &[Bytes]) -> (Vec<u8>, Facts, Option<Error>) {
     (out.concat(), pipeline.facts().clone(), error)
 }
 
-/// Checks the properties of one reply.
-pub(super) fn check(plan: &ReplyPlan, cut: &Cut<'_>) {
+/// Checks the properties of one reply, and gives what the client is sent.
+pub(super) fn check(plan: &ReplyPlan, cut: &Cut<'_>) -> Vec<u8> {
     let whole = pass(plan, &cut.whole());
     assert_eq!(pass(plan, &cut.reads()), whole);
     assert_eq!(pass(plan, &cut.bytewise()), whole);
@@ -57,7 +57,7 @@ pub(super) fn check(plan: &ReplyPlan, cut: &Cut<'_>) {
     );
     if !plan.client.streams {
         assert!(is_json(&out), "{}", String::from_utf8_lossy(&out));
-        return;
+        return out;
     }
     let mut events = Events::new(&out);
     for event in events.by_ref() {
@@ -70,6 +70,7 @@ pub(super) fn check(plan: &ReplyPlan, cut: &Cut<'_>) {
         }
     }
     assert!(events.rest().is_empty());
+    out
 }
 
 fn is_json(text: &[u8]) -> bool {

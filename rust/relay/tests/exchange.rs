@@ -5,6 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use sluicegate_core::api::Api;
 use sluicegate_relay::{Deadlines, DrainLimits, FaultKind, Streaming};
 use support::{Answer, Setup, Way, both_ways, chat_chunk, head, upstream};
 
@@ -472,6 +473,33 @@ fn a_silent_upstream_is_covered_by_comments(way: Way) {
     );
 }
 
+fn a_silent_upstream_of_messages_is_covered_by_pings(way: Way) {
+    let said = [
+        r#"{"type":"message_start","message":{"id":"msg_1","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let said = said.map(|data| format!("data: {data}\n\n"));
+    let sent = said.clone();
+    let server = upstream(move |_| {
+        vec![
+            Answer::Wait(Duration::from_millis(200)),
+            Answer::Write(stream(&said)),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(way, &server);
+    setup.api = Api::Messages;
+    setup.serves = Api::Messages;
+    setup.keepalive = Some(Duration::from_millis(50));
+    let seen = setup.run();
+    let text = seen.text();
+    let ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+    assert!(text.starts_with(ping), "{text}");
+    assert!(text.ends_with(&sent.concat()), "{text}");
+    assert!(!text.contains(": keep-alive"), "{text}");
+}
+
 fn a_silence_inside_a_stream_is_covered_too(way: Way) {
     let server = upstream(|_| {
         let first = Answer::Write(stream(&[chat_chunk("a", "null")]));
@@ -584,6 +612,7 @@ both_ways!(
     times_past_the_clocks_end_never_come,
     closing_the_relay_ends_what_runs,
     a_silent_upstream_is_covered_by_comments,
+    a_silent_upstream_of_messages_is_covered_by_pings,
     a_silence_inside_a_stream_is_covered_too,
     an_error_after_a_comment_comes_as_an_event,
     an_upstream_that_never_streams_is_not_asked_to,
