@@ -161,9 +161,9 @@ class Database:
     def _engine(self, **options: Any) -> AsyncEngine:
         if self.path is None:
             return create_async_engine(self._url, pool_pre_ping=True, hide_parameters=True, **options)
-        engine = create_async_engine(
-            self._url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True, **options
-        )
+        # A statement that is kept for its next use keeps a copy of what it wrote last, up to a response.
+        connecting = {"timeout": BUSY_SECONDS, "cached_statements": 0}
+        engine = create_async_engine(self._url, connect_args=connecting, hide_parameters=True, **options)
         event.listen(engine.sync_engine, "connect", _prepare)
         return engine
 

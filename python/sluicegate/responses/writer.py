@@ -140,6 +140,8 @@ class Writer:
             began = time.monotonic()
             async with self._committing:
                 await self._commit(batch)
+            # Until the next write comes nothing holds what was in these.
+            del batch
             took = time.monotonic() - began
             # Where the disk is slower than that, at least half of the time is left to others.
             following = began + max(WINDOW_SECONDS, 2 * took)

@@ -1,6 +1,7 @@
 """What is kept, for how long, and what happens where it cannot be."""
 
 import asyncio
+import gc
 import json
 import sqlite3
 import stat
@@ -30,6 +31,7 @@ from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, Sto
 from sluicegate.responses.repository import Stored
 from sluicegate.responses.schema import MIGRATIONS
 from sluicegate.responses.upkeep import Upkeep
+from sluicegate.responses.writes import Append, Begin
 
 Start = Callable[..., Any]
 
@@ -154,6 +156,16 @@ async def test_an_item_is_found_by_its_id(store: ResponseStore, upstream: Upstre
     assert await store.items([output["id"]], "other") == {}
     await store.delete(id, OWNER)
     assert await store.items([output["id"]], OWNER) == {}
+
+
+async def test_what_was_written_is_not_kept_until_the_next_write(
+    store: ResponseStore, upstream: Upstream
+) -> None:
+    id = await run(store, upstream)
+    await until(store, id, "completed")
+    async with asyncio.timeout(WAIT_SECONDS):
+        while any(isinstance(one, Append | Begin) for one in gc.get_objects()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_items_are_looked_for_together(
