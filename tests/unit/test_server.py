@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -182,3 +183,42 @@ def test_nobody_is_told_where_the_system_does_not_say(tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "tcp").write_text("head\n short line\n")
     assert holder_of(80, tmp_path) is None
+
+
+_HELD = """
+import sys
+import threading
+from pathlib import Path
+from sluicegate.server import interpreter
+
+def private():
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in status if line.startswith("RssAnon:"))
+
+if "settled" in sys.argv:
+    interpreter.give_large_objects_back()
+before = private()
+
+def work():
+    # Sizes that fit in the memory that a thread gets from its own arena.
+    for _ in range(4):
+        large = [b"x" * (6 << 20) for _ in range(8)]
+        behind.append(b"x" * 100_000)
+
+behind = []
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(private() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is glibc's setting, and only Linux tells the memory")
+def test_the_memory_of_large_objects_goes_back() -> None:
+    def held(*arguments: str) -> int:
+        command = [sys.executable, "-c", _HELD, *arguments]
+        return int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+
+    assert held("settled") < 8

@@ -1,5 +1,7 @@
-"""Settings of the interpreter that keep decisions about requests from waiting."""
+"""Settings of the interpreter: decisions about requests must not wait, and memory must come back."""
 
+import contextlib
+import ctypes
 import gc
 import sys
 
@@ -15,6 +17,20 @@ GC_THRESHOLDS = (20_000, 50, 1_000)
 def take_short_turns() -> None:
     """Let threads change places sooner than by default."""
     sys.setswitchinterval(SWITCH_SECONDS)
+
+
+# Objects of this size and above get pages of their own, which go back to the system with them. By default
+# glibc raises this up to 32 MiB, and what a few large responses took stays with the process for good.
+LARGE_OBJECT_BYTES = 256 * 1024
+# Of `malloc.h`, glibc's.
+_M_MMAP_THRESHOLD = -3
+
+
+def give_large_objects_back() -> None:
+    """Let the memory of large objects go back to the system when they are dropped."""
+    # Other C libraries have no such setting.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_OBJECT_BYTES)
 
 
 def settle() -> None:

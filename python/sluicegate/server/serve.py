@@ -87,6 +87,7 @@ def _serve(
     try:
         connections = _connections(config, log)
         interpreter.take_short_turns()
+        interpreter.give_large_objects_back()
         running = Running(gateway, config, address, tls, connections, log, tell)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             status = runner.run(running.run(signals, ending, path))
