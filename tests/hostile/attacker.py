@@ -2,8 +2,9 @@
 
 So it has a lower priority, too.
 
-`python -m hostile.attacker` prints the port of its upstream, and then runs each case whose name and gateway
-port it reads from standard input, a JSON list a line; it answers each with what was seen, a line of JSON.
+`python -m hostile.attacker` prints the port of its hostile upstream and the URL of a fair one, whose load by
+hostile clients must not be the honest streams'; and then runs each case whose name and gateway port it reads
+from standard input, a JSON list a line; it answers each with what was seen, a line of JSON.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from typing import Any
 
 from hostile.case import Case, Seen, asking, post, talk
 from hostile.catalogue import CASES
+from hostile.honest import SCRIPT
+from sluicegate.testing import ScriptedUpstream
 
 _HEAD = 64 * 1024
 _LINGER_SECONDS = 5
@@ -96,11 +99,14 @@ async def main() -> None:
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     upstream = HostileUpstream()
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=_HEAD)
-    _say(server.sockets[0].getsockname()[1])
-    by_name = {case.id: case for case in CASES}
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        name, port = json.loads(line)
-        _say((await run(by_name[name], ("127.0.0.1", port), upstream)).dump())
+    async with ScriptedUpstream(SCRIPT) as fair:
+        _say([server.sockets[0].getsockname()[1], fair.base_url])
+        by_name = {case.id: case for case in CASES}
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            name, port = json.loads(line)
+            _say((await run(by_name[name], ("127.0.0.1", port), upstream)).dump())
+            # They hold the bodies of all requests.
+            fair.requests.clear()
 
 
 def _say(value: object) -> None:

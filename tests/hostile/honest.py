@@ -21,7 +21,7 @@ PATIENCE = 30.0
 """Seconds in which each stream must get its next chunk."""
 
 _BODY = json.dumps(
-    {"model": "small", "messages": [{"role": "user", "content": "An honest question."}], "stream": True}
+    {"model": "honest", "messages": [{"role": "user", "content": "An honest question."}], "stream": True}
 ).encode()
 _HEADERS = (f"authorization: Bearer {KEY}",)
 

@@ -16,11 +16,15 @@ _TESTS = Path(__file__).parents[1]
 
 
 class Attacker:
-    """`hostile.attacker` in a process of its own. `port`: of its upstream. One case at a time."""
+    """`hostile.attacker` in a process of its own, one case at a time.
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+    `port`: of its hostile upstream; `fair_url`: of the one that serves hostile clients.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, fair_url: str) -> None:
         self._process = process
         self.port = port
+        self.fair_url = fair_url
 
     async def play(self, case: Case, gateway: Address) -> Seen:
         """What was seen of a case. Raises `TimeoutError` where it does not end."""
@@ -46,8 +50,8 @@ async def attacker() -> AsyncIterator[Attacker]:
     try:
         assert process.stdout is not None
         async with asyncio.timeout(START_SECONDS):
-            port = int(await process.stdout.readline())
-        yield Attacker(process, port)
+            port, fair_url = json.loads(await process.stdout.readline())
+        yield Attacker(process, port, fair_url)
     finally:
         process.kill()
         await process.wait()

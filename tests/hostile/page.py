@@ -20,7 +20,7 @@ this page where every case went right. The cases are in `tests/hostile`. A case 
 - the hostile client, or the client of the hostile upstream, got a reply or an error in its protocol, or was
   cut, whichever the case says is right, and nothing hung;
 - the next new request was served, by the same process;
-- the gateway's memory came back to what it was, and a tenth of it and 32 MiB for what allocators keep;
+- the gateway's memory came back to what it was, and a tenth of it and 40 MiB for what allocators keep;
 - neither a key nor a prompt was in the log.
 
 {date}, {cores} cores, {count} cases:

@@ -10,21 +10,25 @@ from typing import Any
 
 from harness.gateway_process import GatewayProcess
 from harness.shared_gateway import shared_gateway
-from hostile.case import KEY, NO_BODY, SECRETS, UPSTREAM_KEY, Case, Seen, asking, post, talk
+from hostile.case import KEY, NO_BODY, RESPONSES, SECRETS, UPSTREAM_KEY, Case, Seen, asking, post, talk
 from hostile.honest import SCRIPT, Honest, HonestStreams, whole_reply
 from hostile.lane import Attacker, attacker
 from sluicegate.testing import ScriptedUpstream
 
 MIB = 1 << 20
 MEMORY_SHARE = 0.1
-MEMORY_SLACK = 32 * MIB
+MEMORY_SLACK = 40 * MIB
 """What allocators and pools of connections keep, beside a tenth of what the gateway had."""
 ALL_BODIES = 256 * MIB
+MAX_RESPONSE = 8 * MIB
 MAX_PEAK = 5 * ALL_BODIES
 """Beside bodies there is what is made of them for the upstream, and what is being read of a reply."""
+STORED = 8
+"""Responses at once: as many as the store has connections."""
 SETTLE_SECONDS = 20.0
 """More than the 10 s after which a thread that has nothing to do ends, and gives back what it kept."""
 
+_PRICE = {"input": 1, "cached_input": 0.1, "output": 4}
 _DEADLINES = {"connect": 2, "first_byte": 2, "first_token": 3, "between_tokens": 2, "total": 30}
 _BOUNDS = {
     "head_seconds": 1.5,
@@ -59,8 +63,12 @@ class HostileStand:
         self._read_lines = 0
 
     async def control(self, seconds: float) -> Honest:
-        """The honest streams alone."""
+        """The honest streams alone, and responses that are stored: the store has memory once it is used."""
         self.honest.begin()
+        for background in (False, True):
+            body = asking("honest", path=RESPONSES, store=True, background=background, input="a" * MIB)
+            kept = [talk(self.gateway.address, post(body=body, path=RESPONSES)) for _ in range(STORED)]
+            assert {seen.label for seen in await asyncio.gather(*kept)} == {"served"}
         await asyncio.sleep(seconds)
         self._memory = max(self._memory, self.gateway.private_memory)
         return await self.honest.settle()
@@ -77,7 +85,7 @@ class HostileStand:
         outcome.problems += wrong_with(case, seen)
         if outcome.peak > MAX_PEAK:
             outcome.problems.append(f"memory rose to {outcome.peak // MIB} MiB")
-        after = await talk(self.gateway.address, post(body=asking(stream=False)))
+        after = await talk(self.gateway.address, post(body=asking("honest", stream=False)))
         if not self.gateway.running or after.label != "served":
             outcome.problems.append(f"a new request was {after.label}")
         outcome.problems += self.said_secrets()
@@ -134,7 +142,8 @@ async def hostile_stand(
             "server": {"http": "auto", "bounds": _BOUNDS, "threads": 2},
             "keys": [{"name": "one", "key": KEY}],
             "upstreams": {
-                "local": {"base_url": upstream.base_url, "api_key": UPSTREAM_KEY},
+                "honest": {"base_url": upstream.base_url, "api_key": UPSTREAM_KEY},
+                "fair": {"base_url": attackers[0].fair_url, "api_key": UPSTREAM_KEY},
                 "chat": bad,
                 "responses": {**bad, "api": "responses"},
                 "repaired": {**bad, "api": "both", "repair": True},
@@ -142,12 +151,13 @@ async def hostile_stand(
                 "http2": {**bad, "http2": True},
             },
             "models": {
-                "small": "local",
+                "honest": "honest",
+                "small": "fair",
                 **{f"bad-{name}": name for name in ("chat", "responses", "repaired", "harmony", "http2")},
             },
-            "prices": {"small": {"input": 1, "cached_input": 0.1, "output": 4}},
+            "prices": dict.fromkeys(("honest", "small"), _PRICE),
             "cost": {"genai_prices": False},
-            "responses": dict(store or {}),
+            "responses": {"max_response_bytes": MAX_RESPONSE, **(store or {})},
         }
         gateway = await stack.enter_async_context(shared_gateway(config, directory))
         expected = await whole_reply(gateway.address)

@@ -139,9 +139,9 @@ async def _fills_the_queue(address: Address) -> Seen:
 
 
 async def _refers_to_all(address: Address) -> Seen:
-    """A thousand items of 20 kB in one response, and four requests that refer to each of them."""
+    """A thousand items of 5 kB in one response, and four requests that refer to each of them."""
     items = [
-        {"id": f"msg_{n}", "type": "message", "role": "user", "content": "a" * 20_000} for n in range(1_000)
+        {"id": f"msg_{n}", "type": "message", "role": "user", "content": "a" * 5_000} for n in range(1_000)
     ]
     kept, reply = await _call(
         address, "POST", RESPONSES, asking(path=RESPONSES, store=True, input=items, stream=False)
@@ -221,8 +221,8 @@ async def _odd_text(address: Address) -> Seen:
 
 
 async def _large_bodies(address: Address) -> Seen:
-    """Twelve background responses with a request of 12 MiB each."""
-    body = _background({"input": "a" * 12 * MIB})
+    """Twelve background responses with a request of 2 MiB each."""
+    body = _background({"input": "a" * 2 * MIB})
     created = await asyncio.gather(*(_create(address, body) for _ in range(12)))
     for _, id in created:
         if id:
@@ -265,12 +265,12 @@ STORES = (
     _client("30 responses cancelled at once", _cancels_at_once, labels("served")),
     _client("100 followers of one response", _follows_much, labels("served")),
     _client("300 background responses at once", _fills_the_queue, labels("served")),
-    _client("1,000 references to items of 20 kB", _refers_to_all, labels("served", 413)),
+    _client("1,000 references to items of 5 kB", _refers_to_all, labels("served", 413)),
     _client("1,000 references to nothing", _refers_to_nothing, labels(400, 404, 502), meets_upstream=True),
     _client("conversation of 60 turns of 50 kB", _long_chain, labels("served")),
     _client("ids that are no ids", _odd_ids, labels(400, 404, 414)),
     _client("text that a database may refuse", _odd_text, labels("served")),
-    _client("12 background requests of 12 MiB", _large_bodies, labels("served", 413, 429, 503)),
+    _client("12 background requests of 2 MiB", _large_bodies, labels("served", 413, 429, 503)),
     # === upstreams ===
     _upstream(
         "NUL and half a surrogate pair",
@@ -286,14 +286,14 @@ STORES = (
         "bad-responses",
     ),
     _upstream(
-        "100 MiB of text",
-        lambda: streamed(CREATED + _ADDED + _delta("a" * MIB) * 100 + COMPLETED),
+        "12 MiB of text",
+        lambda: streamed(CREATED + _ADDED + _delta("a" * MIB) * 12 + COMPLETED),
         labels("error in stream"),
         "bad-responses",
     ),
     _upstream(
-        "100 MiB of text of a chat completion",
-        lambda: streamed(ONE_CHUNK.replace(b'"a"', b'"' + b"a" * MIB + b'"') * 100 + LAST_CHUNK),
+        "12 MiB of text of a chat completion",
+        lambda: streamed(ONE_CHUNK.replace(b'"a"', b'"' + b"a" * MIB + b'"') * 12 + LAST_CHUNK),
         labels("error in stream"),
         "bad-chat",
     ),
