@@ -1,6 +1,7 @@
 # run     the demo: gateway + scripted upstream + one streamed reply with usage and cost; needs no development tools (WHEEL=dist/*.whl needs no Rust)
 # setup   a .venv with the wheel and the development tools
-# test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-alone test-real test-clients test-wheel test-docs
+# test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-soak test-real test-clients test-wheel test-docs
+#         test-alone
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
 # hostile each hostile client and upstream among honest streams, as a table (some ten minutes)
@@ -66,7 +67,7 @@ AT_ONCE ?= 2
 RERUN = tests/rerun.py
 # Where a file of tests has a gateway for all its tests, one process runs all of them.
 TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone'
-STAGES = test-contract test-rust test-e2e test-unit test-docs test-clients test-wheel test-real test-alone
+STAGES = test-contract test-rust test-e2e test-unit test-soak test-clients test-docs test-wheel test-real test-alone
 .PHONY: test $(STAGES)
 
 test: setup
@@ -79,7 +80,7 @@ test-rust:
 	@$(PYTHON) $(RERUN) $@ cargo
 
 test-unit: setup
-	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/unit tests/house
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) --dist worksteal tests/unit tests/house
 
 test-contract: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/contract
@@ -88,7 +89,10 @@ test-e2e: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
 
 test-alone: setup
-	@$(BIN)/python $(RERUN) --alone $@ pytest -m alone tests/contract tests/e2e tests/soak tests/hostile
+	@$(BIN)/python $(RERUN) --alone $@ pytest -m alone tests/e2e
+
+test-soak: setup
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/soak tests/hostile
 
 test-real: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e

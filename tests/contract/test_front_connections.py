@@ -291,7 +291,6 @@ async def test_bounds_hold_behind_tls(secure: tuple[GatewayProcess, ssl.SSLConte
 # === very many ===
 
 
-@pytest.mark.alone
 async def test_idle_connections_cost_little(tmp_path: Path) -> None:
     """10,000, or as many as this machine's bound of open files allows; the next request is served."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -27,7 +27,6 @@ SETTLE_SECONDS = 30.0
 """More than the 10 s after which a thread that has nothing to do ends, and gives back what it kept."""
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("path", "api"),

@@ -9,7 +9,7 @@ from hostile.case import Case
 from hostile.catalogue import CASES
 from hostile.stand import HostileStand, hostile_stand
 
-pytestmark = [pytest.mark.alone, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUICK = [case for case in CASES if case.quick]
 

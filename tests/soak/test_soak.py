@@ -8,12 +8,13 @@ from soak.soak import MIB, soak
 
 SECONDS = 20.0
 STREAMS = 60
+PATIENCE = 10.0
+"""Seconds of the upstream's deadlines: other tests run on this machine."""
 
 
-@pytest.mark.alone
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_nothing_is_lost_doubled_or_kept(tmp_path: Path) -> None:
-    record = await soak(SECONDS, STREAMS, tmp_path)
+    record = await soak(SECONDS, STREAMS, tmp_path, patience=PATIENCE)
     assert record.problems == []
     assert len(record.exchanges) > STREAMS * 3
     ends = {exchange.end for exchange in record.exchanges}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sluicegate_core::api::Api;
 use sluicegate_relay::{Deadlines, DrainLimits, FaultKind, Streaming};
-use support::{Answer, Setup, Way, both_ways, chat_chunk, head, upstream};
+use support::{Answer, Setup, Waits, Way, both_ways, chat_chunk, head, upstream};
 
 const DONE: &str = "data: [DONE]\n\n";
 
@@ -196,7 +196,6 @@ fn silence_after_the_head_ends_at_the_first_byte_deadline(way: Way) {
 fn keep_alives_are_no_tokens(way: Way) {
     let deadlines = Deadlines {
         first_token: short(),
-        between_tokens: short(),
         ..Deadlines::default()
     };
     let pings = Answer::Repeat(b": keep-alive\n\n".to_vec(), Duration::from_millis(20));
@@ -209,6 +208,10 @@ fn keep_alives_are_no_tokens(way: Way) {
     );
     assert_eq!(before.fault(), Some(FaultKind::FirstTokenTimeout));
     let first = stream(&[chat_chunk("a", "null")]);
+    let deadlines = Deadlines {
+        between_tokens: short(),
+        ..Deadlines::default()
+    };
     let between = with_deadlines(way, deadlines, vec![Answer::Write(first), pings]);
     assert_eq!(between.fault(), Some(FaultKind::BetweenTokensTimeout));
     assert!(between.text().contains("between_tokens_timeout"));
@@ -216,8 +219,8 @@ fn keep_alives_are_no_tokens(way: Way) {
 
 fn tokens_move_the_deadline_and_the_total_does_not_move(way: Way) {
     let deadlines = Deadlines {
-        between_tokens: Some(Duration::from_millis(300)),
-        total: Some(Duration::from_millis(700)),
+        between_tokens: Some(Duration::from_millis(1500)),
+        total: Some(Duration::from_millis(2500)),
         ..Deadlines::default()
     };
     let first = Answer::Write(stream(&[chat_chunk("a", "null")]));
@@ -238,10 +241,13 @@ fn a_client_that_leaves_closes_a_silent_upstream_within_100_ms(way: Way) {
     });
     let mut setup = Setup::streaming(way, &server);
     setup.orders.leave_after_first_frame = true;
-    let seen = setup.run();
+    let engines = support::engines();
+    let waits = Waits::so_far();
+    let seen = setup.run_on(&engines, &setup.attempt());
     let left = seen.left_at.unwrap();
-    let closed = server.wait_closed(Duration::from_secs(5));
-    assert!(closed.saturating_duration_since(left) < Duration::from_millis(100));
+    let closed = server.wait_closed(support::PATIENCE);
+    let most = Duration::from_millis(100) + waits.since();
+    assert!(closed.saturating_duration_since(left) < most);
     assert!(seen.outcome.client_left);
     assert_eq!(seen.outcome.token_events, 1);
 }
@@ -260,7 +266,7 @@ fn left_alone(way: Way, rest: Vec<u8>, limits: DrainLimits) -> support::Seen {
     let server = upstream(move |_| {
         vec![
             Answer::Write(stream(&[chat_chunk("a", "null")])),
-            Answer::Wait(Duration::from_millis(100)),
+            Answer::Wait(Duration::from_millis(400)),
             Answer::Write(rest.clone()),
             Answer::Close,
         ]
@@ -456,7 +462,7 @@ fn closing_the_relay_ends_what_runs(way: Way) {
 fn a_silent_upstream_is_covered_by_comments(way: Way) {
     let server = upstream(|_| {
         vec![
-            Answer::Wait(Duration::from_millis(200)),
+            Answer::Wait(Duration::from_millis(600)),
             Answer::Write(stream(&finished())),
             Answer::Close,
         ]
@@ -508,7 +514,7 @@ fn a_silence_inside_a_stream_is_covered_too(way: Way) {
             .into_bytes();
         vec![
             first,
-            Answer::Wait(Duration::from_millis(200)),
+            Answer::Wait(Duration::from_millis(600)),
             Answer::Write(rest),
             Answer::Close,
         ]
@@ -525,7 +531,7 @@ fn a_silence_inside_a_stream_is_covered_too(way: Way) {
 }
 
 fn an_error_after_a_comment_comes_as_an_event(way: Way) {
-    let server = upstream(|_| vec![Answer::Wait(Duration::from_millis(200)), Answer::Close]);
+    let server = upstream(|_| vec![Answer::Wait(Duration::from_millis(600)), Answer::Close]);
     let mut setup = Setup::streaming(way, &server);
     setup.keepalive = Some(Duration::from_millis(50));
     let seen = setup.run();

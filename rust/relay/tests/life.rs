@@ -460,7 +460,7 @@ fn a_reply_that_is_read_on_is_not_copied(way: Way) {
     let server = upstream(|_| {
         vec![
             stream(&[chat_chunk("a", "null")]),
-            Answer::Wait(Duration::from_millis(100)),
+            Answer::Wait(Duration::from_millis(400)),
             Answer::Write(finished().concat().into_bytes()),
             Answer::Close,
         ]

@@ -5,6 +5,9 @@
 mod client;
 mod server;
 
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -36,6 +39,30 @@ pub(crate) const CLIENT_BOUND: usize = 64 * 1024;
 
 /// A test that waits longer than this has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long each of this process's threads has waited for a core, where Linux counts it
+/// (`/proc/PID/task/TID/schedstat`, in nanoseconds): what a bound on time must allow for.
+pub(crate) struct Waits(HashMap<OsString, u64>);
+
+impl Waits {
+    pub(crate) fn so_far() -> Self {
+        let waited = |task: DirEntry| {
+            let counts = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            let waited = counts.split_whitespace().nth(1)?.parse().ok()?;
+            Some((task.file_name(), waited))
+        };
+        let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+        Self(tasks.flatten().filter_map(waited).collect())
+    }
+
+    /// All together since then, of the threads that live.
+    pub(crate) fn since(&self) -> Duration {
+        let gained = |(task, waited): (&OsString, &u64)| {
+            waited.saturating_sub(self.0.get(task).copied().unwrap_or(0))
+        };
+        Duration::from_nanos(Self::so_far().0.iter().map(gained).sum())
+    }
+}
 
 /// Generates two tests of each function that takes a [`Way`].
 macro_rules! both_ways {
