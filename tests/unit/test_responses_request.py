@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate import DocumentTooLarge, InvalidJSON, InvalidRequest, TooDeep
-from sluicegate._core import ResponsesRequest, find_item, item_ids, list_items, repeated_items
+from sluicegate._core import ResponsesRequest, find_items, item_ids, list_items, repeated_items
 
 
 def test_what_routing_and_keeping_depend_on() -> None:
@@ -49,7 +49,8 @@ def test_the_items_of_a_turn() -> None:
     listed = json.loads(list_items([turn], False, None, 5) or b"")
     assert listed["data"] == [{"type": "x", "id": "y"}, message]
     assert list_items([turn], True, "z", 5) is None
-    assert json.loads(find_item(turn, "msg_7ai0") or b"") == message
+    [(id, found)] = find_items(turn, ["msg_7ai0", "none"]).items()
+    assert (id, json.loads(found)) == ("msg_7ai0", message)
     assert repeated_items([turn]) == b'{"type":"message","role":"user","content":"Hi"},{"type":"x","id":"y"}'
 
 
