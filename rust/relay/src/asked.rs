@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use sluicegate_core::api::Api;
-use sluicegate_core::input::Written;
+use sluicegate_core::input::{Names, Written};
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::messages::taken::{TakenIds, taken_ids};
@@ -57,6 +57,8 @@ pub(crate) struct Translated {
     pub(crate) left_out: Vec<Box<str>>,
     /// Of a request for a message: the ids that no call of its reply may have.
     pub(crate) taken_ids: Arc<TakenIds>,
+    /// What it tells the upstream instead of the client's names of tools.
+    pub(crate) names: Option<Arc<Names>>,
 }
 
 impl Form {
@@ -158,7 +160,11 @@ impl Forms {
         let read = protocols::read_request(asked, request);
         let read = read.ok_or_else(|| untranslatable(asked, target.api(), upstream))?;
         let written = read.and_then(|conversation| target.write_request(&conversation));
-        let Written { body, left_out, .. } = written.map_err(|refusal| {
+        let Written {
+            body,
+            left_out,
+            names,
+        } = written.map_err(|refusal| {
             Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
         })?;
         // It is ours: what bounds a client's request, or a reply, does not bound it.
@@ -174,6 +180,7 @@ impl Forms {
                 Api::Messages => taken_ids(request.body()),
                 _ => TakenIds::new(),
             }),
+            names,
         })
     }
 

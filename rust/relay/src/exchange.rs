@@ -557,6 +557,7 @@ impl Session {
             streams: self.streams,
             reply_model: reply_model.map(Into::into),
             completes: true,
+            names: form.and_then(|form| form.translated.as_ref()?.names.clone()),
         }
     }
 

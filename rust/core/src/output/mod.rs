@@ -6,6 +6,7 @@
 
 pub(crate) mod identity;
 mod link;
+pub(crate) mod named;
 pub(crate) mod spelled;
 mod spent;
 

@@ -17,9 +17,13 @@ pub mod messages;
 pub mod responses;
 mod target;
 
+use std::sync::Arc;
+
 use crate::api::Api;
 use crate::harmony::HarmonyChunks;
+use crate::input::Names;
 use crate::limits::Limits;
+use crate::output::named::Named;
 use crate::output::{Reader, Writer};
 use crate::protocol::Protocol;
 use crate::usage::Dialect;
@@ -61,6 +65,8 @@ pub struct ClientSide {
     pub reply_model: Option<Box<str>>,
     /// A stream that is whole but for the last event of its protocol gets that event (transformers ends chat without `[DONE]`).
     pub completes: bool,
+    /// What the upstream was told instead of the client's names of tools.
+    pub names: Option<Arc<Names>>,
 }
 
 /// The protocol that a client speaks.
@@ -108,6 +114,7 @@ impl ClientSide {
             streams,
             reply_model: None,
             completes: false,
+            names: None,
         }
     }
 
@@ -154,7 +161,7 @@ impl ClientSide {
         limits: Limits,
     ) -> Option<Box<dyn Writer>> {
         let model = self.reply_model.as_deref();
-        Some(match &self.protocol {
+        let writer: Box<dyn Writer> = match &self.protocol {
             ClientProtocol::Chat(usage) => {
                 let asked = Written {
                     streams: self.streams,
@@ -185,6 +192,11 @@ impl ClientSide {
                 }))
             }
             ClientProtocol::Completions(_) | ClientProtocol::Embeddings => return None,
+        };
+        let names = self.names.as_ref().filter(|names| !names.is_empty());
+        Some(match names {
+            Some(names) => Box::new(Named::new(Arc::clone(names), writer)),
+            None => writer,
         })
     }
 }

@@ -1,9 +1,11 @@
 //! `tests/corpus/messages_replies.json`: what becomes of a reply.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use sluicegate_core::api::Api;
+use sluicegate_core::input::Names;
 use sluicegate_core::input::seal::Seal;
 use sluicegate_core::pipeline::{Pipeline, ReplyPlan, Unpriced};
 use sluicegate_core::protocols::ClientProtocol;
@@ -75,13 +77,19 @@ fn plan_of(case: &Json) -> ReplyPlan {
     let streams = case["streams"] != false;
     let mut plan = plan(api(&case["from"]), api(&case["to"]), streams);
     plan.upstream.repair = case["repair"] == true;
+    if let Some(told) = case["names"].as_object() {
+        let mut names = Names::default();
+        for (upstream, client) in told {
+            names.add(upstream, client.as_str().unwrap());
+        }
+        plan.client.names = Some(Arc::new(names));
+    }
     if case["expected"]["same_bytes_without_cost"] == true {
         plan.client.reply_model = None;
     }
     if let ClientProtocol::Messages(names) = &mut plan.client.protocol {
         let taken = list(&case["taken"]).iter();
-        names.taken_ids =
-            std::sync::Arc::new(taken.map(|id| id.as_str().unwrap().into()).collect());
+        names.taken_ids = Arc::new(taken.map(|id| id.as_str().unwrap().into()).collect());
     }
     plan
 }
