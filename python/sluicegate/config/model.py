@@ -168,8 +168,8 @@ class UpstreamConfig(Section):
     )
     repair: bool = Field(
         default=False,
-        description="Write the events of its Responses streams again, for a server that breaks the protocol "
-        "(llama.cpp).",
+        description="Write the events of its Responses and Messages streams again, for a server that breaks "
+        "the protocol (llama.cpp).",
     )
     format: TextFormat = Field(
         default="auto",
@@ -238,7 +238,7 @@ class UpstreamConfig(Section):
             "chat": target == "chat",
             "responses": target == "responses",
             "messages": "messages" in self.api or self.messages.count_tokens is not None,
-            "repair": "responses" in self.api,
+            "repair": "responses" in self.api or "messages" in self.api,
             "format": "chat" in self.api,
         }
         return [name for name, does in applies.items() if not does and name in self.model_fields_set]

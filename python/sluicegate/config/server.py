@@ -126,9 +126,9 @@ class ServerConfig(Section):
     )
     keepalive_seconds: Seconds | None = Field(
         default=None,
-        description="Send an SSE comment to the client whenever its stream has been silent for this long; "
-        "null: never. Balancers close a connection that is silent for 60 s, and a first token may take ten "
-        "minutes: behind a balancer set this to 15 s or so.",
+        description="Send an SSE comment, or a ping to a client of `/v1/messages`, whenever its stream has "
+        "been silent for this long; null: never. Balancers close a connection that is silent for 60 s, and "
+        "a first token may take ten minutes: behind a balancer set this to 15 s or so.",
     )
     reload_on_change: bool = Field(
         default=True,
