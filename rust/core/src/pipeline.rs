@@ -20,6 +20,7 @@ use crate::cost::Members;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
+use crate::protocols::responses::echo::Asked;
 use crate::protocols::responses::fold::Fold;
 use crate::protocols::{ClientSide, Clock, UpstreamSide};
 use crate::record::cut;
@@ -50,6 +51,16 @@ impl ReplyPlan {
     #[must_use]
     pub fn new(api: Api, client_streams: bool) -> Self {
         ReplyPlan::between(ClientSide::new(api, client_streams), UpstreamSide::new(api))
+    }
+
+    /// About how many bytes of the client's request each event may repeat that carries a response: what the reply costs beside its own bytes.
+    #[must_use]
+    pub fn repeated(&self) -> usize {
+        if self.upstream.is_translated_for(&self.client) {
+            self.client.asked().map_or(0, Asked::repeated)
+        } else {
+            0
+        }
     }
 
     /// A plan for these two sides, with default bounds and without a clock.

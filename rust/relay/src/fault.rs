@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use sluicegate_core::error::ErrorKind;
 
 use crate::reason::Reason;
 use crate::reply::HeaderList;
@@ -111,6 +112,18 @@ impl FaultKind {
             FaultKind::Untranslatable => "does not speak the protocol of the request",
             FaultKind::Shutdown => "was cut off because the gateway is shutting down",
             FaultKind::Internal => "could not be served because of a fault in the gateway",
+        }
+    }
+}
+
+impl From<ErrorKind> for FaultKind {
+    /// What a reply that the core gives up has done wrong.
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge | ErrorKind::TooManyItems => {
+                FaultKind::TooLarge
+            }
+            _ => FaultKind::Protocol,
         }
     }
 }

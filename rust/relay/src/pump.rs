@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use sluicegate_core::api::Api;
-use sluicegate_core::error::{Error, ErrorKind};
+use sluicegate_core::error::Error;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::sse::encode;
@@ -95,6 +95,8 @@ pub(crate) struct Pump {
     pricing: Pricing,
     /// Bytes that were read since something last came out: what a document, or an event, holds back.
     held: usize,
+    /// Bytes of the request that events may repeat.
+    repeated: usize,
     frames: Vec<Bytes>,
     fault: Option<Fault>,
     status: u16,
@@ -125,6 +127,7 @@ impl Pump {
             .flatten()
             .min();
         Self {
+            repeated: plan.repeated(),
             pipeline: Pipeline::new(plan),
             body,
             upstream: upstream.name.clone(),
@@ -359,7 +362,7 @@ impl Pump {
     ) -> Result<(), FaultKind> {
         self.held += data.as_ref().map_or(0, Bytes::len);
         let passed = match &self.pricing {
-            Pricing::Rates(rates) if self.held <= LARGE => through(
+            Pricing::Rates(rates) if self.held + self.repeated <= LARGE => through(
                 &mut self.pipeline,
                 data,
                 &mut ByRates(rates),
@@ -371,7 +374,7 @@ impl Pump {
         if !self.frames.is_empty() {
             self.held = 0;
         }
-        passed.map_err(|error| fault_of(error.kind))
+        passed.map_err(|error| error.kind.into())
     }
 
     /// The same on a thread that may take its time.
@@ -575,15 +578,6 @@ impl Pump {
         outcome.bytes_out = self.bytes_out;
         outcome.first_byte = self.progress.first_byte.map(since);
         self.gaps.report(outcome, since);
-    }
-}
-
-fn fault_of(kind: ErrorKind) -> FaultKind {
-    match kind {
-        ErrorKind::EventTooLarge | ErrorKind::DocumentTooLarge | ErrorKind::TooManyItems => {
-            FaultKind::TooLarge
-        }
-        _ => FaultKind::Protocol,
     }
 }
 

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::offload::LARGE;
-use sluicegate_relay::{Fault, Pricing, Streaming};
+use sluicegate_relay::{Engines, Fault, Pricing, Streaming};
 use support::{Answer, End, Setup, Way, both_ways, chat_chunk, head, rates, upstream};
 
 const USAGE: &str = r#""usage":{"prompt_tokens":14,"completion_tokens":7,"total_tokens":21}"#;
@@ -226,6 +226,20 @@ fn a_large_error_is_passed_on_in_short() {
 /// More than the threads that an engine has for large texts.
 const MORE_THAN_ALL: usize = 600;
 
+/// Keeps these threads busy until `held` is let go of.
+fn occupy(engines: &Engines, held: &Arc<Mutex<()>>) {
+    let (tell, told) = channel();
+    let held = Arc::clone(held);
+    engines.any().spawn(async move {
+        for _ in 0..MORE_THAN_ALL {
+            let held = Arc::clone(&held);
+            tokio::task::spawn_blocking(move || drop(held.lock()));
+        }
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(support::PATIENCE).unwrap();
+}
+
 #[test]
 fn what_the_gateway_needs_for_a_request_is_not_the_upstreams_time() {
     let limit = Duration::from_secs(1);
@@ -246,22 +260,53 @@ fn what_the_gateway_needs_for_a_request_is_not_the_upstreams_time() {
     let engines = support::engines();
     let held = Arc::new(Mutex::new(()));
     let guard = held.lock().unwrap();
-    let (tell, told) = channel();
-    let occupied = Arc::clone(&held);
-    engines.any().spawn(async move {
-        for _ in 0..MORE_THAN_ALL {
-            let held = Arc::clone(&occupied);
-            tokio::task::spawn_blocking(move || drop(held.lock()));
-        }
-        tell.send(()).unwrap();
-    });
-    told.recv_timeout(support::PATIENCE).unwrap();
+    occupy(&engines, &held);
     let running = setup.submit(&engines, &setup.attempt());
     std::thread::sleep(limit + limit / 5);
     drop(guard);
     let seen = running.wait();
     assert_eq!(seen.fault(), None);
     assert_eq!(seen.status, Some(200));
+}
+
+#[test]
+fn events_that_repeat_a_large_request_are_made_away_from_the_engine() {
+    let pause = Duration::from_secs(1);
+    let events = [
+        chat_chunk("a", "null"),
+        chat_chunk("", "\"stop\""),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let server = upstream(move |_| {
+        vec![
+            Answer::Wait(pause),
+            Answer::Write((head("text/event-stream") + &events.concat()).into()),
+            Answer::Close,
+        ]
+    });
+    let mut setup = Setup::streaming(Way::Inline, &server);
+    setup.api = Api::Responses;
+    let settings = "w".repeat(2 * LARGE);
+    let body =
+        format!(r#"{{"model":"ours","stream":true,"instructions":"{settings}","input":"a"}}"#);
+    setup.body = Some(body.into());
+
+    let engines = support::engines();
+    let running = setup.submit(&engines, &setup.attempt());
+    let until = Instant::now() + support::PATIENCE;
+    while server.requests().is_empty() {
+        assert!(Instant::now() < until, "no request came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let held = Arc::new(Mutex::new(()));
+    let guard = held.lock().unwrap();
+    occupy(&engines, &held);
+    std::thread::sleep(2 * pause);
+    assert!(!running.has_frame(), "it was made on the engine's thread");
+    drop(guard);
+    let seen = running.wait();
+    assert_eq!(seen.fault(), None);
+    assert!(seen.text().contains(&settings));
 }
 
 both_ways!(

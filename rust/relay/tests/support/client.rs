@@ -119,6 +119,10 @@ impl Client {
         self.leaving.cancel();
     }
 
+    pub(crate) fn has_frame(&self) -> bool {
+        self.record.0.lock().unwrap().frames > 0
+    }
+
     pub(crate) fn wait_first_frame(&self) {
         self.until(|got| got.frames > 0, "no frame came");
     }

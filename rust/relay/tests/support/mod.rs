@@ -233,6 +233,10 @@ impl Running {
         self.client.wait_first_frame();
     }
 
+    pub(crate) fn has_frame(&self) -> bool {
+        self.client.has_frame()
+    }
+
     pub(crate) fn leave(&self) {
         self.client.leave();
     }

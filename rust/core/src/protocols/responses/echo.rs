@@ -76,6 +76,17 @@ impl Asked {
         }
     }
 
+    /// About how many bytes of the request the events repeat that carry a response: all but its input.
+    pub(crate) fn repeated(&self) -> usize {
+        match self {
+            Asked::Request { request, .. } => {
+                let input = request.get("input").map_or(0, |input| input.bytes().len());
+                request.body().len().saturating_sub(input)
+            }
+            Asked::Echo(echo) => echo.members.len(),
+        }
+    }
+
     /// The echo of what is known; of nothing that of a request without settings.
     pub(crate) fn echo_of(asked: Option<&Self>) -> Arc<Echo> {
         asked.map_or_else(|| Arc::new(Echo::new(NO_ID, 0, "")), Asked::echo)
