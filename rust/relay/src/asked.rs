@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use http::HeaderMap;
 use sluicegate_core::api::Api;
 use sluicegate_core::input::{Names, Written};
@@ -32,6 +33,8 @@ pub(crate) struct Forms {
     created_at: u64,
     /// By what their upstreams want to be sent: upstreams of one kind share one.
     made: Vec<(Target, Arc<Translated>)>,
+    /// The same of a request that is forwarded; None where it goes as it came.
+    unsealed: Vec<(Target, Option<Arc<Translated>>)>,
 }
 
 /// The client's request, in the forms that upstreams took so far.
@@ -48,6 +51,8 @@ pub(crate) struct Form {
     pub(crate) api: Api,
     /// None: as it came.
     pub(crate) translated: Option<Arc<Translated>>,
+    /// A request that is forwarded, where reasoning of another upstream had to be taken out of it.
+    pub(crate) unsealed: Option<Arc<Translated>>,
 }
 
 /// A request in another protocol than the client's.
@@ -64,9 +69,8 @@ pub(crate) struct Translated {
 impl Form {
     /// The request, where `asked` is as the client sent it.
     pub(crate) fn request<'a>(&'a self, asked: &'a Request) -> &'a Request {
-        self.translated
-            .as_ref()
-            .map_or(asked, |translated| &translated.request)
+        let made = self.translated.as_ref().or(self.unsealed.as_ref());
+        made.map_or(asked, |made| &made.request)
     }
 
     /// What to change in it about streaming, and about usage in the stream.
@@ -110,6 +114,7 @@ impl Forms {
             created_at: responses.as_ref().map_or(0, |_| now()),
             responses,
             made: Vec::new(),
+            unsealed: Vec::new(),
         }
     }
 
@@ -126,6 +131,7 @@ impl Forms {
             return Ok(Form {
                 api,
                 translated: None,
+                unsealed: self.unsealed(api, request, upstream)?,
             });
         }
         let target = upstream.targets.of(api);
@@ -142,7 +148,38 @@ impl Forms {
         Ok(Form {
             api,
             translated: Some(translated),
+            unsealed: None,
         })
+    }
+
+    /// The request without what another upstream's reasoning left in it; None where there is none.
+    fn unsealed(
+        &mut self,
+        api: Api,
+        request: &Request,
+        upstream: &Upstream,
+    ) -> Result<Option<Arc<Translated>>, Fault> {
+        let Some(target) = upstream.targets.of(api) else {
+            return Ok(None);
+        };
+        if let Some((_, unsealed)) = self.unsealed.iter().find(|(made, _)| *made == target) {
+            return Ok(unsealed.clone());
+        }
+        let body = match &self.responses {
+            Some(asked) => asked.request.body(),
+            None => request.body(),
+        };
+        let unsealed = match upstream.targets.without_seals(api, body) {
+            Some(made) => Some(Arc::new(Translated {
+                request: parsed(made.body, upstream)?,
+                left_out: made.left_out,
+                taken_ids: Arc::default(),
+                names: None,
+            })),
+            None => None,
+        };
+        self.unsealed.push((target, unsealed.clone()));
+        Ok(unsealed)
     }
 
     fn translate(
@@ -152,7 +189,6 @@ impl Forms {
         target: &Target,
         upstream: &Upstream,
     ) -> Result<Translated, Fault> {
-        let internal = || Fault::new(FaultKind::Internal, &upstream.name);
         let request = match &self.responses {
             Some(asked) => asked.request.request(),
             None => request,
@@ -167,14 +203,8 @@ impl Forms {
         } = written.map_err(|refusal| {
             Fault::untranslatable(&upstream.name, &refusal.param, &refusal.message)
         })?;
-        // It is ours: what bounds a client's request, or a reply, does not bound it.
-        let limits = Limits {
-            max_document: usize::MAX,
-            max_depth: MAX_DEPTH,
-            ..Limits::default()
-        };
         Ok(Translated {
-            request: Request::parse(body, &limits).map_err(|_| internal())?,
+            request: parsed(body, upstream)?,
             left_out,
             taken_ids: Arc::new(match asked {
                 Api::Messages => taken_ids(request.body()),
@@ -204,6 +234,16 @@ fn untranslatable(asked: Api, served: Api, upstream: &Upstream) -> Fault {
         "Requests to {asked} cannot be translated to {served}, which is what the model's upstream serves."
     );
     Fault::untranslatable(&upstream.name, "", &message)
+}
+
+/// A request that was made here: what bounds a client's request, or a reply, does not bound it.
+fn parsed(body: Bytes, upstream: &Upstream) -> Result<Request, Fault> {
+    let limits = Limits {
+        max_document: usize::MAX,
+        max_depth: MAX_DEPTH,
+        ..Limits::default()
+    };
+    Request::parse(body, &limits).map_err(|_| Fault::new(FaultKind::Internal, &upstream.name))
 }
 
 /// Seconds since 1970.

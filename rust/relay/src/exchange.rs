@@ -519,8 +519,8 @@ impl Session {
     }
 
     fn plan(&mut self, route: &Route, form: &Form, declared_stream: bool) -> ReplyPlan {
-        if let Some(translated) = &form.translated {
-            self.outcome.left_out.clone_from(&translated.left_out);
+        if let Some(made) = form.translated.as_ref().or(form.unsealed.as_ref()) {
+            self.outcome.left_out.clone_from(&made.left_out);
         }
         let upstream = UpstreamSide {
             api: form.api,

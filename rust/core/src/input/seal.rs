@@ -6,9 +6,15 @@
 //!
 //! A seal protects nothing: whoever holds one can read it and make another. Its maker checks what is in it.
 
+use bytes::Bytes;
+use memchr::memmem;
+
+use super::left_out::LeftOut;
 use crate::api::Api;
 use crate::base64;
+use crate::json::node::Node;
 use crate::json::scan::{self, MAX_DEPTH};
+use crate::json::splice::Splice;
 
 /// What every seal begins with. A body that does not hold it holds no seal.
 pub const PREFIX: &[u8] = b"sg1.";
@@ -75,6 +81,34 @@ impl<'a> Seal<'a> {
         scan::document(&content, MAX_DEPTH).ok()?;
         Some(content)
     }
+}
+
+/// A request that is forwarded, without seals; every other byte is as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsealed {
+    /// One JSON object.
+    pub body: Bytes,
+    /// What is not sent: `messages[1].content[0]`.
+    pub left_out: Vec<Box<str>>,
+}
+
+/// The request in `body`, if there may be a seal in it. Else nothing of it is parsed.
+pub(crate) fn sealed(body: &[u8]) -> Option<Node<'_>> {
+    memmem::find(body, &[b"\"", PREFIX].concat())?;
+    Node::document(body)
+}
+
+/// `body`, edited; None where there was nothing to edit.
+pub(crate) fn unsealed(body: &[u8], mut edits: Splice, left_out: LeftOut) -> Option<Unsealed> {
+    if edits.is_empty() {
+        return None;
+    }
+    let mut made = Vec::with_capacity(body.len());
+    edits.apply(body, &mut made);
+    Some(Unsealed {
+        body: made.into(),
+        left_out: left_out.finish(),
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::messages::request::{self as messages, MessagesTarget};
 use super::of;
 use super::responses::request::{self as responses, ResponsesTarget};
 use crate::api::Api;
+use crate::input::seal::Unsealed;
 use crate::input::{Conversation, Refusal, Written};
 use crate::request::Request;
 
@@ -72,6 +73,18 @@ pub struct Targets {
 }
 
 impl Targets {
+    /// `body`, a request to `api` that is forwarded, without the seals that are in it; None where it has none.
+    #[must_use]
+    pub fn without_seals(&self, api: Api, body: &[u8]) -> Option<Unsealed> {
+        match api {
+            Api::Messages => messages::forwarded::without_seals(body, self.messages.signed),
+            Api::Responses => {
+                responses::forwarded::without_seals(body, self.responses.takes_reasoning)
+            }
+            Api::Chat | Api::Completions | Api::Embeddings => None,
+        }
+    }
+
     /// How it wants requests of `api`; None where nothing is translated to that.
     #[must_use]
     pub fn of(&self, api: Api) -> Option<Target> {

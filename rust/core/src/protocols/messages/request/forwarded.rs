@@ -3,30 +3,17 @@
 //!
 //! The body is searched once. Where nothing is found it goes up as it came, and nothing of it is parsed.
 
-use bytes::Bytes;
-use memchr::memmem;
-
 use crate::input::left_out::LeftOut;
 use crate::input::place::Place;
-use crate::input::seal::{PREFIX, Seal};
+use crate::input::seal::{self, Seal, Unsealed};
 use crate::json::node::Node;
 use crate::json::splice::Splice;
-
-/// A request without seals, every other byte as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsealed {
-    /// One JSON object.
-    pub body: Bytes,
-    /// The blocks that are not sent: `messages[1].content[0]`.
-    pub left_out: Vec<Box<str>>,
-}
 
 /// `body`, a request's, without its seals; None where it has none. For an upstream that checks signatures (`signed`) their blocks are
 /// cut out, for others the text of a block stays and has an empty signature.
 #[must_use]
 pub fn without_seals(body: &[u8], signed: bool) -> Option<Unsealed> {
-    memmem::find(body, &[b"\"", PREFIX].concat())?;
-    let root = Node::document(body)?;
+    let root = seal::sealed(body)?;
     let mut splice = Splice::new();
     let mut signatures = Vec::new();
     let mut left_out = LeftOut::default();
@@ -66,15 +53,7 @@ pub fn without_seals(body: &[u8], signed: bool) -> Option<Unsealed> {
     for signature in signatures {
         splice.replace(signature, &b"\"\""[..]);
     }
-    if splice.is_empty() {
-        return None;
-    }
-    let mut made = Vec::with_capacity(body.len());
-    splice.apply(body, &mut made);
-    Some(Unsealed {
-        body: made.into(),
-        left_out: left_out.finish(),
-    })
+    seal::unsealed(body, splice, left_out)
 }
 
 fn is_sealed(text: &Node<'_>) -> bool {

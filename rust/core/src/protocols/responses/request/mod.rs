@@ -2,11 +2,13 @@
 //!
 //! Texts, schemas and numbers are copied as they are spelled: nothing is read into a tree and written anew.
 //!
+//! * [`forwarded`]: a request on its way to an upstream that speaks Responses as well.
 //! * [`items`]: the input as a list of items, for the store of conversations.
 //! * [`read_request`]: what a request asks for, whatever protocol its upstream speaks.
 //! * [`write_request`]: a request for an upstream that speaks Responses only.
 
 mod choice;
+pub mod forwarded;
 pub mod items;
 mod read;
 mod write;
