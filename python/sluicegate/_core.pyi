@@ -293,6 +293,29 @@ class ResponsesTarget:
     ) -> ResponsesTarget: ...
 
 @final
+class MessagesTarget:
+    """How requests of other clients are put to an upstream that serves Messages only.
+
+    `max_tokens`: for clients that give no bound. `thinking`: how its models are told to think, `adaptive`,
+    `budget` or `none`. `signed`: only reasoning that it has signed itself goes back to it. `inline_system`:
+    it takes messages of the system's between others. `cache`: how long it is asked to keep prompts, `off`,
+    `5m` or `1h`. `rest`: what becomes of members that nobody here knows, `pass` or `drop`. `omit`: members
+    that are not sent.
+    """
+
+    def __new__(
+        cls,
+        *,
+        max_tokens: int = 8192,
+        thinking: str = "adaptive",
+        signed: bool = True,
+        inline_system: bool = False,
+        cache: str = "off",
+        rest: str = "pass",
+        omit: Sequence[str] | None = None,
+    ) -> MessagesTarget: ...
+
+@final
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
@@ -318,6 +341,7 @@ class Upstream:
         serves: Sequence[str] | None = None,
         chat: ChatTarget | None = None,
         responses: ResponsesTarget | None = None,
+        messages: MessagesTarget | None = None,
         repair: bool = False,
         harmony: bool = False,
         deadlines: Deadlines | None = None,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sluicegate._core import ChatTarget, Deadlines, ResponsesTarget, Route, Upstream
+from sluicegate._core import ChatTarget, Deadlines, MessagesTarget, ResponsesTarget, Route, Upstream
 from sluicegate.config import Config, ModelConfig, UpstreamConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 from sluicegate.routing.model import Model
@@ -87,6 +87,15 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
         ),
         responses=ResponsesTarget(
             takes_reasoning=config.responses.takes_reasoning, omit=config.responses.omit
+        ),
+        messages=MessagesTarget(
+            max_tokens=config.messages.max_tokens,
+            thinking=config.messages.thinking,
+            signed=config.messages.signed,
+            inline_system=config.messages.inline_system,
+            cache=config.messages.cache,
+            rest=config.messages.rest,
+            omit=config.messages.omit,
         ),
         repair=config.repair,
         harmony=config.format == "harmony",

@@ -62,7 +62,9 @@ mod _core {
     #[pymodule_export]
     use super::tariff::{PyPricing, PyTariff};
     #[pymodule_export]
-    use super::upstream::{PyChatTarget, PyDeadlines, PyResponsesTarget, PyRoute, PyUpstream};
+    use super::upstream::{
+        PyChatTarget, PyDeadlines, PyMessagesTarget, PyResponsesTarget, PyRoute, PyUpstream,
+    };
     #[pymodule_export]
     use super::usage::PyUsage;
 

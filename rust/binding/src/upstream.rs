@@ -12,6 +12,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::protocols::chat::request::{
     ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
 };
+use sluicegate_core::protocols::messages::request::{Cache, MessagesTarget, Rest, ThinkingForm};
 use sluicegate_core::protocols::responses::request::ResponsesTarget;
 use sluicegate_core::protocols::{Serves, Targets};
 use sluicegate_core::usage::Dialect;
@@ -151,6 +152,56 @@ impl PyResponsesTarget {
     }
 }
 
+/// How requests of other clients are put to an upstream that serves Messages.
+#[pyclass(name = "MessagesTarget", module = "sluicegate._core", frozen)]
+pub(crate) struct PyMessagesTarget {
+    inner: MessagesTarget,
+}
+
+#[pymethods]
+impl PyMessagesTarget {
+    #[new]
+    #[pyo3(signature = (
+        *, max_tokens=8192, thinking="adaptive", signed=true, inline_system=false, cache="off", rest="pass", omit=None,
+    ))]
+    fn new(
+        max_tokens: u64,
+        thinking: &str,
+        signed: bool,
+        inline_system: bool,
+        cache: &str,
+        rest: &str,
+        omit: Option<Vec<String>>,
+    ) -> PyResult<Self> {
+        let omit = omit.unwrap_or_default();
+        let inner = MessagesTarget {
+            max_tokens,
+            thinking: match thinking {
+                "adaptive" => ThinkingForm::Adaptive,
+                "budget" => ThinkingForm::Budget,
+                "none" => ThinkingForm::None,
+                other => return Err(unknown("thinking", other)),
+            },
+            signed,
+            inline_system,
+            cache: match cache {
+                "off" => Cache::Off,
+                "5m" => Cache::FiveMinutes,
+                "1h" => Cache::OneHour,
+                other => return Err(unknown("cache", other)),
+            },
+            rest: match rest {
+                "pass" => Rest::Pass,
+                "drop" => Rest::Drop,
+                other => return Err(unknown("rest", other)),
+            },
+            omit: omit.into_iter().map(Into::into).collect(),
+            ..MessagesTarget::default()
+        };
+        Ok(Self { inner })
+    }
+}
+
 fn unknown(name: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{name} cannot be '{value}'"))
 }
@@ -171,8 +222,8 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None, repair=false,
-        harmony=false, deadlines=None, dialect=None,
+        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None, messages=None,
+        repair=false, harmony=false, deadlines=None, dialect=None,
         ask_usage=true, streaming="auto", forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None,
         ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
@@ -187,6 +238,7 @@ impl PyUpstream {
         serves: Option<Vec<String>>,
         chat: Option<&PyChatTarget>,
         responses: Option<&PyResponsesTarget>,
+        messages: Option<&PyMessagesTarget>,
         repair: bool,
         harmony: bool,
         deadlines: Option<&PyDeadlines>,
@@ -215,7 +267,9 @@ impl PyUpstream {
                 responses: responses
                     .map(|responses| responses.inner.clone())
                     .unwrap_or_default(),
-                ..Targets::default()
+                messages: messages
+                    .map(|messages| messages.inner.clone())
+                    .unwrap_or_default(),
             },
             repair,
             harmony,
