@@ -31,18 +31,25 @@ class HostileUpstream:
 
     def __init__(self) -> None:
         self._sends: Any = b""
+        self._open: set[asyncio.StreamWriter] = set()
 
     def play(self, case: Case) -> None:
         """What is to be sent from now on; what takes long to make is made here, not when it is awaited."""
+        self.reset()
         sends: Any = case.sends
         self._sends = sends() if _parameters(sends) == 0 else sends
 
     def reset(self) -> None:
-        """Close each connection from now on, once its request is read."""
+        """Close each connection from now on, once its request is read, and at once what is open: the gateway
+        would use it again.
+        """
         self._sends = b""
+        for writer in self._open:
+            writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
+        self._open.add(writer)
         try:
             if _parameters(self._sends) == 2:
                 await self._sends(reader, writer)
@@ -55,6 +62,7 @@ class HostileUpstream:
         except (OSError, EOFError, asyncio.LimitOverrunError):
             pass
         finally:
+            self._open.discard(writer)
             writer.transport.abort()
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
