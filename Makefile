@@ -3,8 +3,8 @@
 # test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-soak test-real test-clients test-wheel test-docs
 #         test-alone
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
-# soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept
-# hostile each hostile client and upstream among honest streams, as a table (some ten minutes)
+# soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept; HOSTILE=1: of honest ones among hostile
+# hostile each hostile client and upstream among honest streams, as a table (some ten minutes); writes docs/hostile.md
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
@@ -108,10 +108,10 @@ test-docs: setup
 	@$(if $(wildcard tests/docs),$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/docs,echo "test-docs: there are none")
 
 soak: setup
-	PYTHONPATH=tests $(BIN)/python -m soak
+	PYTHONPATH=tests $(BIN)/python -m soak $(if $(HOSTILE),--hostile --picture docs/assets/hostile-soak.svg)
 
 hostile: setup
-	PYTHONPATH=tests $(BIN)/python -m hostile
+	PYTHONPATH=tests $(BIN)/python -m hostile --page docs/hostile.md
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error

@@ -12,8 +12,8 @@ _HEAD = """\
 # Hostile clients and upstreams
 
 `make hostile` plays misbehaving clients and upstreams against one gateway, one after the other, while
-{streams} honest streams flow through it. `python -m hostile --page docs/hostile.md`, in `tests`, writes
-this page where every case went right. The cases are in `tests/hostile`. A case went right if
+{streams} honest streams flow through it, and writes this page. The cases are in `tests/hostile`. A case
+went right if
 
 - each honest stream had the right bytes, and none waited more than 100 ms beyond its pace for a chunk, less
   what the measuring process itself was late;
@@ -23,10 +23,10 @@ this page where every case went right. The cases are in `tests/hostile`. A case 
 - the gateway's memory came back to what it was, and a tenth of it and 40 MiB for what allocators keep;
 - neither a key nor a prompt was in the log.
 
-{date}, {cores} cores, {count} cases:
+{date}, {cores} cores, {count} cases, of which {right} went right:
 
-| group | cases | served | an error | cut | longest wait |
-| --- | ---: | ---: | ---: | ---: | ---: |
+| group | cases | right | served | an error | cut | longest wait |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {rows}
 
 *Served*: what is odd and harmless is passed on, or answered, as if it were not odd. *An error*: of the API,
@@ -53,6 +53,7 @@ def page(rows: Sequence[Row], day: date) -> str:
         date=day.isoformat(),
         cores=os.cpu_count(),
         count=len(rows),
+        right=sum(not row.outcome.problems for row in rows),
         rows="\n".join(lines),
         memory=max(row.outcome.peak for row in rows) // MIB,
         kept=max(row.outcome.memory for row in rows) // MIB,
@@ -63,4 +64,6 @@ def _line(group: str, outcomes: Sequence[Outcome]) -> str:
     labels = [outcome.seen.label for outcome in outcomes]
     served, cut = labels.count("served"), labels.count("cut")
     longest = max(outcome.honest.delay for outcome in outcomes) * 1000
-    return f"| {group} | {len(labels)} | {served} | {len(labels) - served - cut} | {cut} | {longest:.0f} ms |"
+    right = sum(not outcome.problems for outcome in outcomes)
+    counts = f"{len(labels)} | {right} | {served} | {len(labels) - served - cut} | {cut}"
+    return f"| {group} | {counts} | {longest:.0f} ms |"

@@ -306,7 +306,7 @@ PEERS = (
     ),
     # === HTTP/2 ===
     _case("never sends its settings", _takes_nothing, _LATE),
-    _case("allows no streams", _http2(_settings(streams=0)), _LATE, quick=True),
+    _case("allows no streams", _http2(_settings(streams=0)), _LATE),
     _case("refuses the first stream", _http2(_settings(), _reset(_REFUSED_STREAM)), _LATE),
     _case("goes away at once", _http2(_settings(), _goaway(0)), _LATE),
     _case("goes away without end", _http2(_settings(), repeats=_goaway(1).serialize() * 100), _LATE),
@@ -355,7 +355,6 @@ PEERS = (
         "1xx without end",
         _http2(_settings(), repeats=_head((":status", "103"), ("link", "a" * 100)).serialize() * 100),
         _LATE,
-        quick=True,
     ),
     _case(
         "empty data without end",

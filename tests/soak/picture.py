@@ -13,7 +13,6 @@ from typing import Any
 
 _WIDTH, _LEFT, _RIGHT = 860, 60, 12
 _TOP, _HEIGHT, _BETWEEN = 44, 150, 46
-_MIB = 1 << 20
 _STYLE = """
     text { font: 12px system-ui, sans-serif; fill: #24292f }
     .title { font-weight: 600 }
@@ -38,18 +37,15 @@ def svg(summary: dict[str, Any]) -> str:
         f"{summary['hostile_cases_played']} hostile cases were played"
     )
     panels = (
-        ("memory of the gateway (PSS), MiB", [sample["memory"] / _MIB for sample in samples], None),
+        ("memory of the gateway (PSS), MiB", [sample["memory_mib"] for sample in samples], None),
         (
             "chunks that honest streams got, a second",
-            [
-                sample["honest"]["chunks"] / pause
-                for sample, pause in zip(samples, _pauses(times), strict=True)
-            ],
+            [sample["chunks"] / pause for sample, pause in zip(samples, _pauses(times), strict=True)],
             None,
         ),
         (
             "longest wait of an honest stream beyond its pace, ms",
-            [_wait(sample) for sample in samples],
+            [sample["wait_ms"] for sample in samples],
             100.0,
         ),
     )
@@ -67,12 +63,6 @@ def svg(summary: dict[str, Any]) -> str:
 
 def _pauses(times: Sequence[float]) -> list[float]:
     return [time - before for before, time in zip([0.0, *times], times, strict=False)]
-
-
-def _wait(sample: dict[str, Any]) -> float:
-    """Less what the measuring process itself was late."""
-    honest = sample["honest"]
-    return max(0.0, honest["longest_gap"] - honest["lag"]) * 1000
 
 
 def _panel(
