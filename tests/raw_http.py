@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 Ending = Literal["complete", "eof", "reset"]
-TIMEOUT = 30.0
+TIMEOUT = 60.0
+"""Seconds: some replies have 66 MiB, and other tests use the cores as well."""
 
 
 @dataclass
