@@ -22,3 +22,4 @@ pub mod record;
 pub mod request;
 pub mod sse;
 pub mod usage;
+pub mod watch;

@@ -5,7 +5,6 @@ mod conversion;
 mod document;
 mod failure;
 mod frames;
-mod payload;
 mod piece_templates;
 mod reply;
 mod shapes;
@@ -22,9 +21,9 @@ use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::protocols::responses::echo::Asked;
 use crate::protocols::responses::fold::Fold;
-use crate::protocols::{ClientSide, Clock, UpstreamSide};
-use crate::record::cut;
+use crate::protocols::{self, ClientSide, Clock, UpstreamSide};
 use crate::usage::Usage;
+use crate::watch::StreamError;
 
 use conversion::{Folding, Unfolding};
 use document::Replies;
@@ -89,29 +88,6 @@ pub struct Unpriced;
 impl Pricer for Unpriced {
     fn price(&mut self, _usage: &Usage) -> Option<Members> {
         None
-    }
-}
-
-/// An error that the upstream sent inside its reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamError {
-    /// Its message, as text.
-    pub message: Box<str>,
-    /// Its `code`, a number written out.
-    pub code: Option<Box<str>>,
-    /// Its `type`.
-    pub kind: Option<Box<str>>,
-}
-
-impl StreamError {
-    /// What may be kept of it in a record.
-    fn recorded(&self) -> Self {
-        let word = |word: &Option<Box<str>>| word.as_deref().map(|word| cut(word).into());
-        StreamError {
-            message: cut(&self.message).into(),
-            code: word(&self.code),
-            kind: word(&self.kind),
-        }
     }
 }
 
@@ -275,7 +251,7 @@ impl Pipeline {
         }
         let limits = &self.plan.limits;
         let api = self.plan.client.api();
-        let converts = matches!(api, Api::Chat | Api::Completions);
+        let converts = protocols::of(api).folds();
         let streams = self.plan.client.streams;
         self.body = match mode {
             Mode::Sse if converts && !streams => {

@@ -1,6 +1,8 @@
 //! What is asked of every protocol. Each has one implementation, in its folder of [`protocols`](crate::protocols).
 
 use crate::api::Api;
+use crate::json::string;
+use crate::output::Failure;
 
 /// One protocol, as it is whatever the request and the upstream.
 pub trait Protocol: Sync {
@@ -17,6 +19,39 @@ pub trait Protocol: Sync {
 
     /// Whether a stream of it can be folded to a whole reply, and a whole reply unfolded to a stream, without another protocol.
     fn folds(&self) -> bool {
+        false
+    }
+
+    /// An event that tells clients that the reply is still being made, where a comment does not.
+    fn ping(&self) -> Option<&'static [u8]> {
+        None
+    }
+
+    /// An error as the whole body of a reply; unless the protocol has a form of its own, that of OpenAI's:
+    /// `{"error":{"message":…,"type":…,"code":…,"param":null}}`.
+    fn error(&self, failure: &Failure<'_>) -> Vec<u8> {
+        let mut out = b"{\"error\":{\"message\":".to_vec();
+        string::encode(failure.message, &mut out);
+        for (name, word) in [("type", failure.kind), ("code", failure.code)] {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            match word {
+                Some(word) => string::encode(word, &mut out),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.extend_from_slice(b",\"param\":null}}");
+        out
+    }
+
+    /// The name of the event in which an error comes; empty: events have no names.
+    fn error_event(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether its [`error`](Self::error) is not of OpenAI's form.
+    fn has_own_errors(&self) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use sluicegate_core::api::Api;
-use sluicegate_core::protocols::messages::writing::PING;
+use sluicegate_core::protocols;
 use tokio::time::Instant;
 
 use crate::headers::{self, Content};
@@ -13,14 +13,6 @@ use crate::reply::Sink;
 
 /// A comment, since every event-stream parser skips one; `id:` and `retry:` break some clients.
 const COMMENT: &[u8] = b": keep-alive\n\n";
-
-/// What a client of this protocol takes for a sign of life. A comment does for all but those of Messages, whose clients wait for events.
-const fn sign_of_life(api: Api) -> &'static [u8] {
-    match api {
-        Api::Messages => PING,
-        Api::Chat | Api::Completions | Api::Embeddings | Api::Responses => COMMENT,
-    }
-}
 
 /// The status of a stream that begins before its upstream has answered.
 const BEGUN_STATUS: u16 = 200;
@@ -36,7 +28,7 @@ pub(crate) struct KeepAlive {
 impl KeepAlive {
     pub(crate) fn new(api: Api, every: Option<Duration>, now: Instant) -> Self {
         Self {
-            sign: sign_of_life(api),
+            sign: protocols::of(api).ping().unwrap_or(COMMENT),
             every,
             last: now,
             begun: false,

@@ -10,9 +10,10 @@ use crate::protocols::chat::unfold::{Unfold, unfold_chat};
 use crate::sse::event::RawEvent;
 use crate::sse::splitter::{Batch, Splitter};
 
-use super::reply::{Reply, Source, Verdict};
+use super::reply::{Reply, Verdict};
 use super::stream::{self, Stream};
 use super::{Pricer, ReplyPlan, Unpriced};
+use crate::watch::Source;
 
 /// The upstream streams, the client wants a whole completion.
 pub(super) struct Folding {

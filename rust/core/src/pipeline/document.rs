@@ -7,7 +7,8 @@ use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 
 use super::Pricer;
-use super::reply::{Reply, Source, Verdict};
+use super::reply::{Reply, Verdict};
+use crate::watch::Source;
 
 pub(super) struct Replies {
     documents: Documents,

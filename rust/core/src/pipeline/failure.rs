@@ -1,14 +1,14 @@
 //! Writing an error in the reply's own protocol, for a reply that cannot be completed.
 
-use crate::json::string;
 use crate::output::{self, Ending, Writer as _};
-use crate::protocols::messages;
+use crate::protocols;
 use crate::protocols::responses::echo::Asked;
 use crate::protocols::responses::fold::Fold;
 use crate::protocols::responses::writing::ResponsesWriter;
+use crate::sse::encode;
 
-use super::StreamError;
 use crate::api::Api;
+use crate::watch::StreamError;
 
 /// The error to write.
 #[derive(Clone, Copy, Debug)]
@@ -43,62 +43,20 @@ pub(super) struct Known<'a> {
     pub(super) asked: Option<&'a Asked>,
 }
 
-/// Builds JSON from its own punctuation and text of others.
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn raw(&mut self, text: &str) -> &mut Self {
-        self.0.extend_from_slice(text.as_bytes());
-        self
-    }
-
-    fn quoted(&mut self, text: &str) -> &mut Self {
-        string::encode(text, &mut self.0);
-        self
-    }
-
-    /// `{"message":…,"type":…,"code":…,"param":null}`
-    fn error_object(&mut self, failure: Failure<'_>) -> &mut Self {
-        self.raw("{\"message\":").quoted(failure.message);
-        self.raw(",\"type\":").quoted(failure.error_type);
-        self.raw(",\"code\":").quoted(failure.code);
-        self.raw(",\"param\":null}")
-    }
-}
-
-/// Whether an error of the one protocol is understood by clients of the other, where it is the whole reply and no stream.
-pub(super) fn is_shared(one: Api, other: Api) -> bool {
-    (one == Api::Messages) == (other == Api::Messages)
-}
-
 /// The error as a reply that is no stream.
 pub(super) fn document(failure: Failure<'_>, api: Api) -> Vec<u8> {
-    let mut json = Writer::default();
-    if api == Api::Messages {
-        messages::writing::error(&failure.in_pieces(), &mut json.0);
-    } else {
-        json.raw("{\"error\":").error_object(failure).raw("}");
-    }
-    json.0
+    protocols::of(api).error(&failure.in_pieces())
 }
 
 /// The error as the last event or events of a stream.
 pub(super) fn events(failure: Failure<'_>, api: Api, known: Known<'_>) -> Vec<u8> {
-    let mut json = Writer::default();
-    match api {
-        Api::Chat | Api::Completions | Api::Embeddings => {
-            json.raw("data: {\"error\":");
-            json.error_object(failure).raw("}\n\n");
-        }
-        Api::Messages => {
-            json.raw("event: error\ndata: ");
-            messages::writing::error(&failure.in_pieces(), &mut json.0);
-            json.raw("\n\n");
-        }
-        Api::Responses => return response(Some(failure), known),
+    if api == Api::Responses {
+        return response(Some(failure), known);
     }
-    json.0
+    let mut out = Vec::new();
+    let name = protocols::of(api).error_event();
+    encode::event(name, &document(failure, api), &mut out);
+    out
 }
 
 /// What is open is closed, then `error`, `response.failed` and the stream's end: clients of the Responses interface wait for a terminal event

@@ -2,7 +2,7 @@
 
 use crate::output::{Call, Piece, Reasoning, Text};
 
-use super::payload::{Hole, HoleKind, MAX_HOLES};
+use crate::watch::payload::{Hole, HoleKind, MAX_HOLES};
 
 /// One piece of output in every event of a known shape. Only its text differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,15 +128,16 @@ impl PieceNotes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::payload::Payload;
     use super::*;
-    use crate::api::Api;
     use crate::output::Reader;
     use crate::protocols::chat::reading::ChatChunks;
+    use crate::protocols::chat::watch::Chunks;
+    use crate::watch::Watch;
+    use crate::watch::payload::Payload;
 
     fn templates(chunk: &str) -> Option<Vec<(Kind, usize)>> {
         let mut payload = Payload::default();
-        payload.read(chunk.as_bytes(), Api::Chat, 64).unwrap();
+        Chunks.read(&mut payload, chunk.as_bytes(), 64).unwrap();
         let mut notes = PieceNotes::default();
         ChatChunks::default()
             .read(chunk.as_bytes(), &mut |piece| {

@@ -10,13 +10,13 @@ use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::mode::Foreign;
-use crate::protocols::UpstreamSide;
+use crate::protocols;
 use crate::record;
-use crate::usage::{Count, Dialect, Tally};
+use crate::usage::{Count, Tally};
 
-use super::payload::{Choices, Payload};
-use super::{Facts, Pricer, ReplyPlan, StreamError};
-use crate::api::Api;
+use super::{Facts, Pricer, ReplyPlan};
+use crate::watch::payload::{Choices, Payload};
+use crate::watch::{Bearing, Source, StreamError, Watch};
 
 /// What to do with an event or document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,30 +29,9 @@ pub(super) enum Verdict {
     Edit,
 }
 
-/// Where a payload came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The data of an event.
-    Event {
-        /// The event's name is `error`.
-        named_error: bool,
-    },
-    /// A document of its own.
-    Document,
-}
-
-/// What makes an event bear output: text, reasoning, a refusal or a tool call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bearing {
-    /// It does, whatever its strings hold.
-    pub(super) always: bool,
-    /// It does where one of its output strings is not empty.
-    pub(super) with_text: bool,
-}
-
 pub(super) struct Reply {
-    /// The protocol of its payloads.
-    api: Api,
+    /// Watches its payloads.
+    watch: &'static dyn Watch,
     /// Open containers that a payload may have.
     pub(super) max_depth: usize,
     /// The client must not see payloads that are there for the usage alone.
@@ -96,14 +75,10 @@ impl Reply {
 
     /// A reply of which nothing is shown as it is: nothing is hidden or renamed.
     pub(super) fn unshown(plan: &ReplyPlan) -> Self {
-        let UpstreamSide { api, dialect, .. } = plan.upstream;
-        // A Messages upstream counts like Anthropic unless it is known to do otherwise.
-        let dialect = match api {
-            Api::Messages => dialect.or(Some(Dialect::Anthropic)),
-            _ => dialect,
-        };
+        let watch = protocols::watch(plan.upstream.api);
+        let dialect = plan.upstream.dialect.or_else(|| watch.dialect());
         Reply {
-            api,
+            watch,
             max_depth: plan.limits.max_depth,
             hides_usage: false,
             facts: Facts::default(),
@@ -179,8 +154,7 @@ impl Reply {
         self.edits.clear();
         self.bearing = Bearing::default();
         self.members = None;
-        let (api, max_depth) = (self.api, self.max_depth);
-        let read = self.payload.read(text, api, max_depth);
+        let read = self.watch.read(&mut self.payload, text, self.max_depth);
         if read.is_err() {
             self.facts.malformed += 1;
         }
@@ -198,11 +172,16 @@ impl Reply {
         if let Some(error) = self.payload.error.take() {
             self.note_error(error);
         }
-        self.is_final = match api {
-            Api::Chat | Api::Completions | Api::Embeddings => self.read_chunk(text, source),
-            Api::Responses => self.read_response(text, source),
-            Api::Messages => self.read_message(text),
-        };
+        let finished = self.facts.finish_reason.is_some();
+        let said = self.watch.said(&self.payload, text, source, finished);
+        self.note_finish(said.finish.as_deref());
+        if said.done {
+            self.note_done();
+        }
+        if let Some(bearing) = said.bearing {
+            self.note_bearing(bearing);
+        }
+        self.is_final = said.is_final;
         self.note_identity(text);
         if source == Source::Document {
             if self.facts.error.is_none() {
@@ -303,77 +282,5 @@ impl Reply {
                 .finish_reason
                 .get_or_insert_with(|| record::cut(reason).into());
         }
-    }
-
-    /// Chat completions, completions, embeddings. Whether the usage is more than a running total.
-    ///
-    /// A running total comes with a choice while none has finished; servers that send it send it in every chunk (`vllm#5708`).
-    fn read_chunk(&mut self, text: &[u8], source: Source) -> bool {
-        let finish = self.payload.finish.and_then(|reason| reason.decode(text));
-        self.note_finish(finish.as_deref());
-        if source == Source::Document {
-            return true;
-        }
-        self.note_bearing(Bearing {
-            always: self.payload.bears_output,
-            with_text: true,
-        });
-        self.payload.choices != Choices::Some || self.facts.finish_reason.is_some()
-    }
-
-    /// An event or object of the Responses interface. Whether it is the last.
-    fn read_response(&mut self, text: &[u8], source: Source) -> bool {
-        let event_type = self.payload.event_type.and_then(|value| value.decode(text));
-        let status = self.payload.status.and_then(|value| value.decode(text));
-        let Some(event_type) = event_type else {
-            // A response by itself. One that is queued or in progress has its final status still before it.
-            let settled = ["completed", "incomplete", "failed", "cancelled"];
-            let status = status.filter(|status| settled.contains(&&**status));
-            let is_last = status.is_some() || source == Source::Document;
-            self.note_finish(status.as_deref());
-            return is_last;
-        };
-        if let Some(state) = event_type.strip_prefix("response.")
-            && matches!(state, "completed" | "incomplete" | "failed" | "cancelled")
-        {
-            self.note_finish(Some(status.as_deref().unwrap_or(state)));
-            self.facts.done |= source != Source::Document;
-            return true;
-        }
-        let is_delta = event_type.ends_with(".delta");
-        // Any other item is a call of some tool, and so are the events that say how far one has come.
-        let other_item = event_type.starts_with("response.output_item.")
-            && self
-                .payload
-                .part_type
-                .is_some_and(|part| !matches!(part.content(text), b"message" | b"reasoning"));
-        let call = event_type.contains("_call");
-        self.note_bearing(Bearing {
-            always: other_item || call || is_delta && self.payload.bears_output,
-            with_text: is_delta,
-        });
-        false
-    }
-
-    /// An event or message of the Messages interface. Whether its usage is more than a preview.
-    fn read_message(&mut self, text: &[u8]) -> bool {
-        let finish = self.payload.finish.and_then(|reason| reason.decode(text));
-        self.note_finish(finish.as_deref());
-        let is = |value: Option<Value>, name: &[u8]| {
-            value.is_some_and(|value| value.content(text) == name)
-        };
-        let event_type = self.payload.event_type;
-        if is(event_type, b"message_stop") {
-            self.note_done();
-        }
-        let tool_starts = is(event_type, b"content_block_start")
-            && !is(self.payload.part_type, b"text")
-            && !is(self.payload.part_type, b"thinking");
-        let is_delta = is(event_type, b"content_block_delta");
-        self.note_bearing(Bearing {
-            always: tool_starts || is_delta && self.payload.bears_output,
-            with_text: is_delta,
-        });
-        !is(event_type, b"message_start")
     }
 }

@@ -13,13 +13,15 @@ use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
+use super::Pricer;
 use super::frames::Frames;
-use super::payload::{Hole, HoleKind};
-use super::reply::{Reply, Source, Verdict};
+use super::reply::{Reply, Verdict};
 use super::shapes::Shapes;
 use super::template::{Example, Match, Meaning, Template};
-use super::{Pricer, StreamError};
 use crate::api::Api;
+use crate::watch::Source;
+use crate::watch::StreamError;
+use crate::watch::payload::{Hole, HoleKind};
 
 pub(super) struct Stream {
     splitter: Splitter,

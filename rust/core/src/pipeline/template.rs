@@ -14,9 +14,9 @@ use crate::json::string;
 use crate::protocols::responses::fold::Place;
 use crate::usage::Count;
 
-use super::payload::{Hole, HoleKind};
 use super::piece_templates::PieceTemplate;
-use super::reply::Bearing;
+use crate::watch::Bearing;
+use crate::watch::payload::{Hole, HoleKind};
 
 /// Larger events are not learned as templates: they are few, and a template lives as long as the stream.
 const MAX_BYTES: usize = 4096;

@@ -10,24 +10,26 @@ use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::mode::Mode;
 use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
-use crate::protocols::messages::writing::PING;
-use crate::protocols::{self, Clock, messages};
+use crate::protocols::{self, Clock};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
 use crate::sse::splitter::{Batch, Splitter};
 
-use super::payload::Choices;
 use super::piece_templates::PieceNotes;
-use super::reply::{Reply, Source};
+use super::reply::Reply;
 use super::shapes::Shapes;
 use super::stream::{self, Read};
 use super::template::Meaning;
-use super::{Pricer, ReplyPlan, StreamError, Unpriced, failure};
+use super::{Pricer, ReplyPlan, Unpriced, failure};
 use crate::api::Api;
+use crate::watch::StreamError;
+use crate::watch::{Came, Source, Watch};
 
 pub(super) struct Translation {
-    upstream_api: Api,
+    watch: &'static dyn Watch,
     client_api: Api,
+    /// Clients understand an error of the upstream's protocol, where that is the whole reply.
+    shares_errors: bool,
     reader: Box<dyn Reader>,
     writer: Box<dyn Writer>,
     form: Form,
@@ -46,17 +48,6 @@ enum Form {
     Unknown,
     Events(Box<EventSource>),
     Documents(Documents, Vec<BodyPart>),
-}
-
-/// What a document is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
-    /// A whole reply.
-    Whole,
-    /// An event of a stream without its framing.
-    InPart,
-    /// Nothing that says what a model said.
-    Unreadable,
 }
 
 struct EventSource {
@@ -80,14 +71,16 @@ impl Translation {
         if !(upstream.is_translated_for(client) || rewrites && other_form) {
             return Ok(None);
         }
+        let has_own_errors = |api| protocols::of(api).has_own_errors();
         let reader = upstream.reader(limits);
         let writer = client.writer(upstream, plan.clock, limits);
         let (Some(reader), Some(writer)) = (reader, writer) else {
             return Err(Error::new(ErrorKind::Untranslatable, 0));
         };
         Ok(Some(Translation {
-            upstream_api: upstream.api,
+            watch: protocols::watch(upstream.api),
             client_api: client.api(),
+            shares_errors: has_own_errors(upstream.api) == has_own_errors(client.api()),
             reader,
             writer,
             form: Form::Unknown,
@@ -321,29 +314,19 @@ impl Translation {
                     });
                 }
             }
-            None if self.client_streams
-                && event.is_comment_only()
-                && self.client_api == Api::Messages =>
-            {
-                out.extend_from_slice(PING);
-            }
             None if self.client_streams && event.is_comment_only() => {
-                // A made stream has one kind of line ending, whatever the upstream's are.
-                for line in event.lines() {
-                    if let Line::Comment(text) = line {
-                        out.push(b':');
-                        out.extend_from_slice(text);
-                        out.push(b'\n');
-                    }
+                match protocols::of(self.client_api).ping() {
+                    Some(ping) => out.extend_from_slice(ping),
+                    None => write_comments(event, out),
                 }
-                out.push(b'\n');
             }
             None => {}
         }
         // A failed response follows an error event, and has its usage.
-        let is_over = match self.upstream_api {
-            Api::Responses => reply.facts.finish_reason.is_some(),
-            _ => reply.facts.error.is_some(),
+        let is_over = if self.watch.ends_after_errors() {
+            reply.facts.finish_reason.is_some()
+        } else {
+            reply.facts.error.is_some()
         };
         if reply.facts.done || is_over {
             self.end(reply, pricer, out);
@@ -362,11 +345,10 @@ impl Translation {
         if self.ended {
             return Ok(());
         }
-        let came = self.came(reply, document);
+        let came = self.watch.came(&reply.payload, document);
         if reply.facts.error.is_some() {
-            let is_response = came == Came::Whole && self.upstream_api == Api::Responses;
-            let is_shared = failure::is_shared(self.upstream_api, self.client_api);
-            if self.client_streams || is_response || !is_shared {
+            let is_failed_reply = came == Came::Whole && self.watch.ends_after_errors();
+            if self.client_streams || is_failed_reply || !self.shares_errors {
                 self.end(reply, pricer, out);
             } else {
                 out.extend_from_slice(document);
@@ -387,27 +369,6 @@ impl Translation {
             }
         }
         Ok(())
-    }
-
-    /// What a document that was read is.
-    fn came(&self, reply: &Reply, document: &[u8]) -> Came {
-        let payload = &reply.payload;
-        let is = |kind: &[u8]| {
-            payload
-                .object
-                .is_some_and(|object| object.content(document).ends_with(kind))
-        };
-        match self.upstream_api {
-            Api::Responses if is(b"response") => Came::Whole,
-            Api::Messages => match payload.event_type.map(|kind| kind.content(document)) {
-                Some(b"message") => Came::Whole,
-                Some(kind) if messages::reading::is_event(kind) => Came::InPart,
-                _ => Came::Unreadable,
-            },
-            Api::Chat | Api::Completions if is(b".chunk") => Came::InPart,
-            Api::Chat | Api::Completions if payload.choices == Choices::Some => Came::Whole,
-            _ => Came::Unreadable,
-        }
     }
 
     /// Says how the reply ended, once.
@@ -456,6 +417,18 @@ impl Translation {
         let now = self.clock.map(|clock| clock());
         self.writer.end(ending, spent, now, out);
     }
+}
+
+/// The comments of an event. A made stream has one kind of line ending, whatever the upstream's are.
+fn write_comments(event: &RawEvent<'_>, out: &mut Vec<u8>) {
+    for line in event.lines() {
+        if let Line::Comment(text) = line {
+            out.push(b':');
+            out.extend_from_slice(text);
+            out.push(b'\n');
+        }
+    }
+    out.push(b'\n');
 }
 
 fn show(bytes: Vec<u8>, out: &mut Vec<Bytes>) {

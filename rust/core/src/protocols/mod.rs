@@ -27,6 +27,7 @@ use crate::output::named::Named;
 use crate::output::{Reader, Writer};
 use crate::protocol::Protocol;
 use crate::usage::Dialect;
+use crate::watch::Watch;
 
 use chat::reading::ChatChunks;
 use chat::writing::{ChatWriter, Written};
@@ -48,6 +49,15 @@ pub fn of(api: Api) -> &'static dyn Protocol {
         Api::Embeddings => &embeddings::Embeddings,
         Api::Responses => &responses::Responses,
         Api::Messages => &messages::Messages,
+    }
+}
+
+/// What watches the replies of `api`.
+pub(crate) fn watch(api: Api) -> &'static dyn Watch {
+    match api {
+        Api::Chat | Api::Completions | Api::Embeddings => &chat::watch::Chunks,
+        Api::Responses => &responses::watch::ResponseWatch,
+        Api::Messages => &messages::watch::MessageWatch,
     }
 }
 

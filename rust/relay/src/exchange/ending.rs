@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, ReplyPlan};
-use sluicegate_core::protocols::{ClientProtocol, UpstreamSide};
+use sluicegate_core::protocols::{self, ClientProtocol, UpstreamSide};
 use sluicegate_core::sse::encode;
 
 use super::{CLIENT_CLOSED_REQUEST, Session};
@@ -123,13 +122,8 @@ impl Session {
             Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);
             return events;
         }
-        // Clients of the Messages interface tell events by name.
-        let name = match self.api {
-            Api::Messages => "error",
-            _ => "",
-        };
         let mut event = Vec::with_capacity(body.len() + 32);
-        encode::event(name, body, &mut event);
+        encode::event(protocols::of(self.api).error_event(), body, &mut event);
         vec![event.into()]
     }
 

@@ -38,6 +38,7 @@ mod rules;
 #[cfg(test)]
 mod tree;
 pub mod unfold;
+pub(crate) mod watch;
 pub mod writing;
 
 use crate::api::Api;

@@ -10,9 +10,11 @@ pub mod reading;
 pub mod request;
 pub mod taken;
 pub mod vocabulary;
+pub(crate) mod watch;
 pub mod writing;
 
 use crate::api::Api;
+use crate::output::Failure;
 use crate::protocol::Protocol;
 
 /// `/v1/messages`
@@ -25,6 +27,24 @@ impl Protocol for Messages {
 
     fn path(&self) -> &'static str {
         "/messages"
+    }
+
+    fn ping(&self) -> Option<&'static [u8]> {
+        Some(writing::PING)
+    }
+
+    fn error(&self, failure: &Failure<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        writing::error(failure, &mut out);
+        out
+    }
+
+    fn error_event(&self) -> &'static str {
+        "error"
+    }
+
+    fn has_own_errors(&self) -> bool {
+        true
     }
 
     fn is_conversational(&self) -> bool {

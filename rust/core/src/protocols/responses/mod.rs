@@ -26,6 +26,7 @@ mod text;
 pub mod unfolding;
 mod usage_object;
 mod vocabulary;
+pub(crate) mod watch;
 pub mod writing;
 
 use crate::api::Api;

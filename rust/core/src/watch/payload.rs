@@ -5,29 +5,27 @@ use std::borrow::Cow;
 use crate::json::cursor::Cursor;
 use crate::json::scan::{Fault, Kind, Value};
 use crate::json::string;
-use crate::protocols::chat::delta::DeltaMember;
 use crate::record;
 use crate::usage::{Count, Report, Within, counted};
 
 use super::StreamError;
-use crate::api::Api;
 
 /// Places that are noted of one payload. An event with more has no shape that is worth to be remembered.
-pub(super) const MAX_HOLES: usize = 64;
+pub(crate) const MAX_HOLES: usize = 64;
 
 /// A place in a payload whose content changes from event to event while its type and meaning stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hole {
+pub(crate) struct Hole {
     /// First byte of the content: behind the opening quote of a string.
-    pub(super) start: usize,
+    pub(crate) start: usize,
     /// Behind its last byte.
-    pub(super) end: usize,
+    pub(crate) end: usize,
     /// What may stand there.
-    pub(super) kind: HoleKind,
+    pub(crate) kind: HoleKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HoleKind {
+pub(crate) enum HoleKind {
     /// A string's content; where it is not empty the event bears output.
     Output,
     /// A string's content that means nothing.
@@ -40,7 +38,7 @@ pub(super) enum HoleKind {
 
 /// The payload's `choices`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Choices {
+pub(crate) enum Choices {
     #[default]
     Absent,
     /// `[]`, or something that is no array.
@@ -50,42 +48,49 @@ pub(super) enum Choices {
 
 /// What was found. Positions are in the payload's text.
 #[derive(Debug, Default)]
-pub(super) struct Payload {
-    pub(super) report: Report,
-    pub(super) choices: Choices,
+pub(crate) struct Payload {
+    pub(crate) report: Report,
+    pub(crate) choices: Choices,
     /// The first finish reason that is neither null nor empty.
-    pub(super) finish: Option<Value>,
+    pub(crate) finish: Option<Value>,
     /// Text, reasoning, a refusal or a tool call is there, whatever the holes hold.
-    pub(super) bears_output: bool,
-    pub(super) holes: Vec<Hole>,
+    pub(crate) bears_output: bool,
+    pub(crate) holes: Vec<Hole>,
     /// There are more than are noted.
     has_more_holes: bool,
     /// The model's names, strings.
-    pub(super) models: [Option<Value>; 2],
-    pub(super) id: Option<Value>,
-    pub(super) created: Option<Value>,
-    pub(super) sequence: Option<u64>,
+    pub(crate) models: [Option<Value>; 2],
+    pub(crate) id: Option<Value>,
+    pub(crate) created: Option<Value>,
+    pub(crate) sequence: Option<u64>,
     /// Top-level `type`.
-    pub(super) event_type: Option<Value>,
+    pub(crate) event_type: Option<Value>,
     /// Top-level `object` or that of `response`.
-    pub(super) object: Option<Value>,
+    pub(crate) object: Option<Value>,
     /// `status` of a response.
-    pub(super) status: Option<Value>,
+    pub(crate) status: Option<Value>,
     /// `type` of the item or content block.
-    pub(super) part_type: Option<Value>,
+    pub(crate) part_type: Option<Value>,
     /// `error`, unless it is null or empty; or the payload itself if it is an error object.
-    pub(super) error: Option<StreamError>,
-    message: Option<Value>,
+    pub(crate) error: Option<StreamError>,
+    /// Top-level `message`.
+    pub(crate) message: Option<Value>,
     code: Option<Value>,
     error_type: Option<Value>,
 }
 
 impl Payload {
-    /// Reads `text`, one whole JSON document.
+    /// Reads `text`, one whole JSON document. `member` takes each of its members, and leaves to [`read_member`](Self::read_member) those that
+    /// mean the same in every protocol.
     ///
     /// # Errors
     /// It is none; what was found until then must not be used.
-    pub(super) fn read(&mut self, text: &[u8], api: Api, max_depth: usize) -> Result<(), Fault> {
+    pub(crate) fn read(
+        &mut self,
+        text: &[u8],
+        max_depth: usize,
+        mut member: impl FnMut(&mut Payload, &mut Cursor<'_>, Value) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let holes = std::mem::take(&mut self.holes);
         *self = Payload {
             holes,
@@ -93,69 +98,32 @@ impl Payload {
         };
         self.holes.clear();
         let mut cursor = Cursor::new(text, max_depth);
-        cursor.members(|cursor, key| self.read_member(cursor, text, key, api))?;
-        cursor.end()?;
-        self.find_flat_error(text, api);
-        Ok(())
+        cursor.members(|cursor, key| member(self, cursor, key))?;
+        cursor.end()
     }
 
-    fn read_member(
+    /// Reads a member, called `name`, that stands at the top of a payload.
+    pub(crate) fn read_member(
         &mut self,
         cursor: &mut Cursor<'_>,
         text: &[u8],
         key: Value,
-        api: Api,
+        name: &[u8],
     ) -> Result<(), Fault> {
-        match &*name(key, text) {
-            b"choices" => {
-                let choices = cursor.elements(|cursor| {
-                    self.choices = Choices::Some;
-                    cursor
-                        .members(|cursor, key| self.read_choice_member(cursor, text, key))
-                        .map(drop)
-                })?;
-                if choices.kind != Kind::Null && self.choices == Choices::Absent {
-                    self.choices = Choices::Empty;
-                }
-            }
-            b"delta" => {
-                let delta = match api {
-                    Api::Responses => cursor.skip()?,
-                    _ => cursor.members(|cursor, key| match &*name(key, text) {
-                        // Cohere's last event.
-                        b"usage" => self.report.read_member(cursor, text, Within::Payload, key),
-                        _ => self.read_delta_member(cursor, text, key, api),
-                    })?,
-                };
-                if api == Api::Responses {
-                    self.note_output(delta, text);
-                }
-            }
-            b"response" if api == Api::Responses => {
-                cursor.members(|cursor, key| self.read_response_member(cursor, text, key))?;
-            }
-            b"message" => {
-                let message = cursor.members(|cursor, key| match (&*name(key, text), api) {
-                    (b"id", _) => note(&mut self.id, cursor.skip()?),
-                    (b"model", Api::Messages) => self.read_model(cursor, 1),
-                    (_, Api::Messages) => {
-                        self.report.read_member(cursor, text, Within::Payload, key)
-                    }
-                    _ => cursor.skip().map(drop),
-                })?;
-                note(&mut self.message, message)?;
-            }
-            b"error" => {
-                let error = self.read_error(cursor, text)?;
-                if self.error.is_none() {
-                    self.error = error;
-                }
-            }
+        match name {
+            b"error" => self.read_error(cursor, text)?,
             b"item" | b"content_block" => {
-                cursor.members(|cursor, key| match &*name(key, text) {
+                cursor.members(|cursor, key| match &*name_of(key, text) {
                     b"type" => note(&mut self.part_type, cursor.skip()?),
                     _ => cursor.skip().map(drop),
                 })?;
+            }
+            b"message" => {
+                let message = cursor.members(|cursor, key| match &*name_of(key, text) {
+                    b"id" => note(&mut self.id, cursor.skip()?),
+                    _ => cursor.skip().map(drop),
+                })?;
+                self.message = Some(message);
             }
             b"model" => self.read_model(cursor, 0)?,
             b"id" => note(&mut self.id, cursor.skip()?)?,
@@ -163,7 +131,6 @@ impl Payload {
             b"type" => note(&mut self.event_type, cursor.skip()?)?,
             b"object" => note(&mut self.object, cursor.skip()?)?,
             b"status" => note(&mut self.status, cursor.skip()?)?,
-            b"stop_reason" if api == Api::Messages => self.read_finish(cursor)?,
             b"code" => note(&mut self.code, cursor.skip()?)?,
             b"error_type" => note(&mut self.error_type, cursor.skip()?)?,
             b"sequence_number" => {
@@ -178,130 +145,26 @@ impl Payload {
                 let padding = cursor.skip()?;
                 self.push_string_hole(padding, HoleKind::Padding);
             }
-            _ => self
-                .report
-                .read_member(cursor, text, Within::Payload, key)?,
+            _ => return self.read_usage(cursor, text, key),
         }
         Ok(())
     }
 
-    fn read_choice_member(
+    /// Reads a member that may be, or hold, usage.
+    pub(crate) fn read_usage(
         &mut self,
         cursor: &mut Cursor<'_>,
         text: &[u8],
         key: Value,
     ) -> Result<(), Fault> {
-        match &*name(key, text) {
-            b"finish_reason" => self.read_finish(cursor),
-            b"delta" | b"message" => cursor
-                .members(|cursor, key| self.read_delta_member(cursor, text, key, Api::Chat))
-                .map(drop),
-            b"text" => {
-                let completion = cursor.skip()?;
-                self.note_output(completion, text);
-                Ok(())
-            }
-            _ => cursor.skip().map(drop),
-        }
+        self.report.read_member(cursor, text, Within::Payload, key)
     }
 
-    /// A member of a chat delta or message, or of a Messages delta.
-    fn read_delta_member(
+    pub(crate) fn read_model(
         &mut self,
         cursor: &mut Cursor<'_>,
-        text: &[u8],
-        key: Value,
-        api: Api,
+        place: usize,
     ) -> Result<(), Fault> {
-        let name = name(key, text);
-        if api == Api::Messages {
-            return match &*name {
-                b"stop_reason" => self.read_finish(cursor),
-                name => {
-                    let value = cursor.skip()?;
-                    if is_message_output(name) {
-                        self.note_output(value, text);
-                    }
-                    Ok(())
-                }
-            };
-        }
-        match DeltaMember::of(&name).filter(|_| api == Api::Chat) {
-            Some(DeltaMember::Calls) => {
-                let calls = cursor.elements(|cursor| {
-                    cursor
-                        .members(|cursor, key| self.read_call_member(cursor, text, key))
-                        .map(drop)
-                })?;
-                self.bears_output |= is_filled(calls, text);
-            }
-            Some(DeltaMember::FunctionCall) => {
-                let call =
-                    cursor.members(|cursor, key| self.read_function_member(cursor, text, key))?;
-                self.bears_output |= is_filled(call, text);
-            }
-            Some(_) => {
-                let output = cursor.skip()?;
-                self.note_output(output, text);
-            }
-            None => {
-                cursor.skip()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_call_member(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        text: &[u8],
-        key: Value,
-    ) -> Result<(), Fault> {
-        match &*name(key, text) {
-            b"function" => cursor
-                .members(|cursor, key| self.read_function_member(cursor, text, key))
-                .map(drop),
-            _ => cursor.skip().map(drop),
-        }
-    }
-
-    fn read_function_member(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        text: &[u8],
-        key: Value,
-    ) -> Result<(), Fault> {
-        let value = cursor.skip()?;
-        if &*name(key, text) == b"arguments" {
-            // The call itself is output, so its arguments may be empty.
-            self.push_string_hole(value, HoleKind::Padding);
-        }
-        Ok(())
-    }
-
-    fn read_response_member(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        text: &[u8],
-        key: Value,
-    ) -> Result<(), Fault> {
-        match &*name(key, text) {
-            b"id" => note(&mut self.id, cursor.skip()?),
-            b"model" => self.read_model(cursor, 1),
-            b"created_at" => note(&mut self.created, cursor.skip()?),
-            b"status" => note(&mut self.status, cursor.skip()?),
-            b"error" => {
-                let error = self.read_error(cursor, text)?;
-                if self.error.is_none() {
-                    self.error = error;
-                }
-                Ok(())
-            }
-            _ => self.report.read_member(cursor, text, Within::Payload, key),
-        }
-    }
-
-    fn read_model(&mut self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Fault> {
         let model = cursor.skip()?;
         if model.kind == Kind::String
             && let Some(slot) = self.models.get_mut(place)
@@ -311,7 +174,8 @@ impl Payload {
         Ok(())
     }
 
-    fn read_finish(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+    /// A reason for which the model stopped.
+    pub(crate) fn read_finish(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fault> {
         let reason = cursor.skip()?;
         // `""` is how some say "not yet" (`ollama#4357`).
         if reason.kind == Kind::String && reason.end - reason.start > 2 && self.finish.is_none() {
@@ -320,17 +184,22 @@ impl Payload {
         Ok(())
     }
 
-    /// An `error` member. None where it is falsy, as SDKs see it: null, false, zero, or empty.
-    fn read_error(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        text: &[u8],
-    ) -> Result<Option<StreamError>, Fault> {
+    /// An `error` member; only the first counts.
+    pub(crate) fn read_error(&mut self, cursor: &mut Cursor<'_>, text: &[u8]) -> Result<(), Fault> {
+        let error = Self::error_in(cursor, text)?;
+        if self.error.is_none() {
+            self.error = error;
+        }
+        Ok(())
+    }
+
+    /// None where it is falsy, as SDKs see it: null, false, zero, or empty.
+    fn error_in(cursor: &mut Cursor<'_>, text: &[u8]) -> Result<Option<StreamError>, Fault> {
         let mut message = None;
         let mut error = StreamError::default();
         let value = cursor.members(|cursor, key| {
             let value = cursor.skip()?;
-            match &*name(key, text) {
+            match &*name_of(key, text) {
                 b"message" => message = plain(value, text),
                 b"code" => error.code = plain(value, text),
                 b"type" => error.kind = plain(value, text),
@@ -349,8 +218,9 @@ impl Payload {
     }
 
     /// Errors without an `error` object: Cerebras, old vLLM (`"object":"error"`), the Responses event `error`. Where `error` is a mere string,
-    /// its code stands beside it (xAI), or its type (TGI).
-    fn find_flat_error(&mut self, text: &[u8], api: Api) {
+    /// its code stands beside it (xAI), or its type (TGI). `unnamed`: also where nothing
+    /// but its members tells that it is an error.
+    pub(crate) fn find_flat_error(&mut self, text: &[u8], unnamed: bool) {
         let word = |value: Option<Value>| value.and_then(|value| plain(value, text));
         if let Some(error) = &mut self.error {
             if error.code.is_none() {
@@ -372,7 +242,7 @@ impl Payload {
             value.is_some_and(|value| value.content(text) == word)
         };
         let named = is(self.object, b"error") || is(self.event_type, b"error");
-        let unnamed = api != Api::Responses
+        let unnamed = unnamed
             && self.choices == Choices::Absent
             && self.object.is_none()
             && (has(self.code) || says_error(self.event_type));
@@ -386,7 +256,7 @@ impl Payload {
     }
 
     /// A member that is output unless it is null or empty.
-    fn note_output(&mut self, value: Value, text: &[u8]) {
+    pub(crate) fn note_output(&mut self, value: Value, text: &[u8]) {
         if value.kind == Kind::String {
             self.push_string_hole(value, HoleKind::Output);
         } else {
@@ -394,7 +264,7 @@ impl Payload {
         }
     }
 
-    fn push_string_hole(&mut self, value: Value, kind: HoleKind) {
+    pub(crate) fn push_string_hole(&mut self, value: Value, kind: HoleKind) {
         if value.kind == Kind::String {
             self.push_hole(value.start + 1, value.end - 1, kind);
         }
@@ -411,7 +281,7 @@ impl Payload {
 
     /// Makes holes of the numbers in the usage object, so that another event may have others. False: there are counts that it does not
     /// hold, or a charge, or more holes than are noted.
-    pub(super) fn open_counts(&mut self, text: &[u8]) -> bool {
+    pub(crate) fn open_counts(&mut self, text: &[u8]) -> bool {
         let report = &self.report;
         if self.has_more_holes || report.elsewhere || report.cost.is_some() {
             return false;
@@ -429,14 +299,15 @@ impl Payload {
     }
 
     /// Whether an output string is there that is not empty.
-    pub(super) fn holds_text(&self) -> bool {
+    pub(crate) fn holds_text(&self) -> bool {
         self.holes
             .iter()
             .any(|hole| hole.kind == HoleKind::Output && hole.end > hole.start)
     }
 }
 
-fn name<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
+/// A member's name.
+pub(crate) fn name_of<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
     string::plain(key.content(text))
 }
 
@@ -444,20 +315,13 @@ fn name<'a>(key: Value, text: &'a [u8]) -> Cow<'a, [u8]> {
     clippy::unnecessary_wraps,
     reason = "the arms around it read values that may be malformed"
 )]
-fn note(slot: &mut Option<Value>, value: Value) -> Result<(), Fault> {
+pub(crate) fn note(slot: &mut Option<Value>, value: Value) -> Result<(), Fault> {
     *slot = Some(value);
     Ok(())
 }
 
-/// Whether a member of an event's `delta` in the Messages interface is output: text, thinking, a tool's input in parts, and the summary that
-/// a compaction writes.
-#[inline]
-fn is_message_output(name: &[u8]) -> bool {
-    matches!(name, b"text" | b"thinking" | b"partial_json" | b"content")
-}
-
 /// Whether an object or array holds anything.
-fn is_filled(value: Value, text: &[u8]) -> bool {
+pub(crate) fn is_filled(value: Value, text: &[u8]) -> bool {
     let inner = value.bytes(text);
     matches!(value.kind, Kind::Object | Kind::Array)
         && inner
