@@ -268,8 +268,9 @@ class ChatTarget:
     """How requests for a response are put to an upstream that serves Chat Completions only.
 
     `instructions_role`: `system` or `developer`. `reasoning_field`, of earlier turns: `reasoning_content`,
-    `reasoning` or `none`. `max_tokens_field`: `max_tokens` or `max_completion_tokens`. `omit`: members of the
-    chat request that are not sent.
+    `reasoning` or `none`. `max_tokens_field`: `max_tokens` or `max_completion_tokens`. Of clients of
+    Messages, `late_system`: `system` or `user`; `effort_ceiling`: the highest effort that is sent;
+    `thinking_off`: `nothing`, `effort` or `template`. `omit`: members of the chat request that are not sent.
     """
 
     def __new__(
@@ -278,6 +279,9 @@ class ChatTarget:
         instructions_role: str = "system",
         reasoning_field: str = "reasoning_content",
         max_tokens_field: str = "max_tokens",
+        late_system: str = "system",
+        effort_ceiling: str = "high",
+        thinking_off: str = "nothing",
         omit: Sequence[str] | None = None,
     ) -> ChatTarget: ...
 

@@ -64,6 +64,9 @@ Dialect = Literal[
 InstructionsRole = Literal["system", "developer"]
 ReasoningField = Literal["reasoning_content", "reasoning", "none"]
 MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
+LateSystem = Literal["system", "user"]
+Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
+ThinkingOff = Literal["nothing", "effort", "template"]
 TextFormat = Literal["auto", "harmony"]
 ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
@@ -117,6 +120,20 @@ class ChatConfig(Section):
     )
     max_tokens_field: MaxTokensField = Field(
         default="max_tokens", description="The member that carries the limit of output tokens."
+    )
+    late_system: LateSystem = Field(
+        default="system",
+        description="Where system messages go that a client of Messages sends between others. user: into the "
+        "user's next message, for chat templates that allow one only in front.",
+    )
+    effort_ceiling: Effort = Field(
+        default="high",
+        description="The highest effort that the server knows; a client of Messages may ask for more.",
+    )
+    thinking_off: ThinkingOff = Field(
+        default="nothing",
+        description="How the server is told that a client of Messages wants no thinking. effort: "
+        "`reasoning_effort: none`; template: `chat_template_kwargs: {enable_thinking: false}`.",
     )
     omit: tuple[Name, ...] = Field(
         default=(),

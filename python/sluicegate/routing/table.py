@@ -83,6 +83,9 @@ def _upstream(name: str, config: UpstreamConfig) -> Upstream:
             instructions_role=config.chat.instructions_role,
             reasoning_field=config.chat.reasoning_field,
             max_tokens_field=config.chat.max_tokens_field,
+            late_system=config.chat.late_system,
+            effort_ceiling=config.chat.effort_ceiling,
+            thinking_off=config.chat.thinking_off,
             omit=config.chat.omit,
         ),
         responses=ResponsesTarget(

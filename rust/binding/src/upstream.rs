@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::api::Api;
 use sluicegate_core::protocols::chat::request::{
-    ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, MaxTokensField, ReasoningField,
+    ThinkingOff,
 };
 use sluicegate_core::protocols::messages::request::{Cache, MessagesTarget, Rest, ThinkingForm};
 use sluicegate_core::protocols::responses::request::ResponsesTarget;
@@ -96,12 +97,16 @@ pub(crate) struct PyChatTarget {
 impl PyChatTarget {
     #[new]
     #[pyo3(signature = (
-        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens", omit=None,
+        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens", late_system="system", effort_ceiling="high",
+        thinking_off="nothing", omit=None,
     ))]
     fn new(
         instructions_role: &str,
         reasoning_field: &str,
         max_tokens_field: &str,
+        late_system: &str,
+        effort_ceiling: &str,
+        thinking_off: &str,
         omit: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let inner = ChatTarget {
@@ -126,7 +131,18 @@ impl PyChatTarget {
                 .into_iter()
                 .map(Into::into)
                 .collect(),
-            ..ChatTarget::default()
+            late_system: match late_system {
+                "system" => LateSystem::System,
+                "user" => LateSystem::User,
+                other => return Err(unknown("late_system", other)),
+            },
+            effort_ceiling: EffortCeiling(effort_ceiling.into()),
+            thinking_off: match thinking_off {
+                "nothing" => ThinkingOff::Nothing,
+                "effort" => ThinkingOff::Effort,
+                "template" => ThinkingOff::Template,
+                other => return Err(unknown("thinking_off", other)),
+            },
         };
         Ok(Self { inner })
     }
