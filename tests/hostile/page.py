@@ -20,7 +20,7 @@ went right if
 - the hostile client, or the client of the hostile upstream, got a reply or an error in its protocol, or was
   cut, whichever the case says is right, and nothing hung;
 - the next new request was served, by the same process;
-- the gateway's memory came back to what it was, and a tenth of it and 40 MiB for what allocators keep;
+- the gateway's memory came back to what it was, and a tenth of it and 48 MiB for what allocators keep;
 - neither a key nor a prompt was in the log.
 
 {date}, {cores} cores, {count} cases, of which {right} went right:

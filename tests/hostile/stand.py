@@ -17,7 +17,7 @@ from sluicegate.testing import ScriptedUpstream
 
 MIB = 1 << 20
 MEMORY_SHARE = 0.1
-MEMORY_SLACK = 40 * MIB
+MEMORY_SLACK = 48 * MIB
 """What allocators and pools of connections keep, beside a tenth of what the gateway had."""
 ALL_BODIES = 256 * MIB
 MAX_RESPONSE = 8 * MIB
