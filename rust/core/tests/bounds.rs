@@ -14,10 +14,14 @@ use bytes::Bytes;
 use sluicegate_core::api::Api;
 use sluicegate_core::cost::{self, Members};
 use sluicegate_core::error::{Error, ErrorKind};
+use sluicegate_core::input::settings::MAX_MEMBERS;
+use sluicegate_core::input::tools::MAX_TOOLS;
+use sluicegate_core::input::{MAX_BLOCKS, Refusal};
 use sluicegate_core::json::scan;
 use sluicegate_core::json::splice::Splice;
 use sluicegate_core::limits::{Limits, MAX_CHOICES, MAX_ITEMS, MAX_RECORDED};
 use sluicegate_core::pipeline::{Facts, Pipeline, ReplyPlan, Unpriced};
+use sluicegate_core::protocols;
 use sluicegate_core::protocols::chat::fold::ChatFold;
 use sluicegate_core::protocols::chat::request::{ChatTarget, write_request};
 use sluicegate_core::protocols::chat::unfold::{Unfold, unfold_chat};
@@ -25,6 +29,7 @@ use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::responses::request::read_request;
 use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
+use sluicegate_core::request::Request;
 
 /// Far more than any bound on a count.
 const MANY: usize = 100_000;
@@ -339,6 +344,43 @@ fn every_name_of_reasoning_is_output() {
     );
     let (known, _) = facts(plan(Api::Messages, Api::Messages), &summary);
     assert_eq!(known.token_events, 1);
+}
+
+/// Why a request to `api` is not read.
+fn unread(api: Api, body: String) -> Refusal {
+    let request = Request::parse(body.into(), &Limits::default()).unwrap();
+    let read = protocols::read_request(api, &request).unwrap();
+    read.unwrap_err()
+}
+
+#[test]
+fn what_is_made_of_a_request_is_bounded() {
+    let members: String = (0..MAX_MEMBERS)
+        .map(|number| format!(r#""m{number}":1,"#))
+        .collect();
+    // A message counts, and so does its text.
+    let messages = vec![r#"{"role":"user","content":""}"#; MAX_BLOCKS / 2 + 1].join(",");
+    let texts = vec![r#"{"type":"text","text":""}"#; MAX_BLOCKS].join(",");
+    let tools = vec![r#"{"type":"x"}"#; MAX_TOOLS + 1].join(",");
+    for (api, turns) in [(Api::Chat, "messages"), (Api::Responses, "input")] {
+        let refusal = unread(api, format!(r#"{{{members}"last":1}}"#));
+        assert_eq!(&*refusal.param, "last");
+        let refusal = unread(api, format!(r#"{{"{turns}":[{messages}]}}"#));
+        assert_eq!(*refusal.param, *format!("{turns}[65536]"));
+        let message = format!(r#"{{"role":"user","content":[{texts}]}}"#);
+        let refusal = unread(api, format!(r#"{{"{turns}":[{message}]}}"#));
+        assert_eq!(*refusal.param, *format!("{turns}[0].content[131071]"));
+        let refusal = unread(api, format!(r#"{{"{turns}":[],"tools":[{tools}]}}"#));
+        assert_eq!(&*refusal.param, "tools[4096]");
+    }
+}
+
+#[test]
+fn the_name_of_a_namespace_is_bounded() {
+    let name = "n".repeat(4097);
+    let body =
+        format!(r#"{{"input":"","tools":[{{"type":"namespace","name":"{name}","tools":[]}}]}}"#);
+    assert_eq!(&*unread(Api::Responses, body).param, "tools[0].name");
 }
 
 #[test]
