@@ -147,7 +147,7 @@ DOCUMENTS = (
             _event({"id": "c", "choices": [{"index": n, "delta": {"content": "a"}} for n in range(60_000)]})
             + _LAST
         ),
-        _BORNE,
+        _LARGE,
     ),
     _chat(
         "choice with the index 10^9",
@@ -163,7 +163,7 @@ DOCUMENTS = (
             _DONE,
             _event({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}) * 20_000 + _DONE,
         ),
-        labels("served"),
+        labels("served", "error in stream", 504),
     ),
     Case(
         "harmony: constrain 60,000 times",
