@@ -230,20 +230,6 @@ fn a_request_for_a_response_is_freed_when_its_reply_begins(way: Way) {
     is_freed(&mut setup, RESPONSES);
 }
 
-fn what_cannot_be_put_into_the_upstreams_protocol_is_refused_unsent(way: Way) {
-    let server = stalling();
-    for (asked, served) in [(Api::Messages, Api::Chat), (Api::Messages, Api::Responses)] {
-        let mut setup = Setup::streaming(way, &server);
-        setup.api = asked;
-        setup.serves = served;
-        let seen = setup.run();
-        assert_eq!(seen.fault(), Some(FaultKind::Untranslatable));
-        let fault = seen.outcome.fault.unwrap();
-        assert!(fault.message().contains("/messages"), "{}", fault.message());
-    }
-    assert!(server.requests().is_empty());
-}
-
 fn a_request_that_another_upstream_may_need_is_held(way: Way) {
     let error = "data: {\"error\":{\"message\":\"quota\"}}\n\n".to_owned();
     let failing = upstream(move |_| vec![stream(&[role(), error.clone()]), Answer::Close]);
@@ -488,7 +474,6 @@ fn a_client_that_was_sent_comments_alone_has_got_a_status(way: Way) {
 both_ways!(
     a_request_is_freed_when_its_reply_begins,
     a_request_for_a_response_is_freed_when_its_reply_begins,
-    what_cannot_be_put_into_the_upstreams_protocol_is_refused_unsent,
     a_request_that_another_upstream_may_need_is_held,
     each_try_is_recorded,
     a_failed_try_that_was_the_last_is_recorded_as_it_failed,
