@@ -1,4 +1,5 @@
-//! A clock for criterion that stands still while the thread does not run: on a shared machine wall-clock time tells what others did.
+//! A clock for criterion that stands still while the thread does not run: on a shared machine wall-clock time tells
+//! what others did.
 
 use std::time::Duration;
 

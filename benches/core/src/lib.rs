@@ -1,4 +1,5 @@
-//! Workloads for the benches: made from a seed, so that each run measures the same bytes, and shaped like what real servers send.
+//! Workloads for the benches: made from a seed, so that each run measures the same bytes, and shaped like what real
+//! servers send.
 
 use std::sync::Arc;
 
@@ -125,7 +126,8 @@ pub fn chat_chunks_with_null_usage(bytes: usize) -> Bytes {
     })
 }
 
-/// A chat stream of about `bytes` bytes whose events differ in one word each: an engine's tokens, about 230 bytes an event.
+/// A chat stream of about `bytes` bytes whose events differ in one word each: an engine's tokens, about 230 bytes an
+/// event.
 #[must_use]
 pub fn token_chunks(bytes: usize) -> Bytes {
     until(bytes, 4, |random, stream| {

@@ -24,8 +24,8 @@ mod usage;
 
 use pyo3::prelude::*;
 
-/// Reads and frames live for microseconds on one thread and are freed there: the C library grows and shrinks that thread's heap for
-/// them, with a system call and fresh pages each time.
+/// Reads and frames live for microseconds on one thread and are freed there: the C library grows and shrinks that
+/// thread's heap for them, with a system call and fresh pages each time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

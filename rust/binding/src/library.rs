@@ -34,8 +34,9 @@ use crate::errors;
 
 /// Inputs from this size on are worked on without the GIL, in bytes.
 ///
-/// Another thread that is busy gives the GIL back only after the interpreter's switch interval, 5 ms. So letting it go pays where the
-/// work takes a good part of that, and would make many times slower what takes microseconds, such as a read from a socket.
+/// Another thread that is busy gives the GIL back only after the interpreter's switch interval, 5 ms. So letting it go
+/// pays where the work takes a good part of that, and would make many times slower what takes microseconds, such as a
+/// read from a socket.
 const DETACH_FROM: usize = 1 << 20;
 
 /// Does `work`, without the GIL where `size` bytes are worth it.
@@ -83,8 +84,8 @@ impl Failure {
         self.0.map_or(Ok(()), Err)
     }
 
-    /// Notes how a call ended. What it completed before the error is handed out first, so that it does not depend on how the stream was
-    /// cut; the next call gives the error.
+    /// Notes how a call ended. What it completed before the error is handed out first, so that it does not depend on
+    /// how the stream was cut; the next call gives the error.
     pub(crate) fn note(&mut self, result: Result<(), Error>, completed: bool) -> Result<(), Error> {
         self.0 = result.err();
         if completed { Ok(()) } else { self.check() }

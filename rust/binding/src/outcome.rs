@@ -218,7 +218,8 @@ impl PyOutcome {
     }
 }
 
-/// Upstream, its name of the model, kind, status and reason of its fault, seconds from the start to its begin, seconds it took.
+/// Upstream, its name of the model, kind, status and reason of its fault, seconds from the start to its begin, seconds
+/// it took.
 pub(crate) type PyTry<'a> = (
     &'a str,
     &'a str,

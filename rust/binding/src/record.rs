@@ -1,7 +1,7 @@
 //! `RequestRecord`: what is known of one request once it is over, and its line in the log.
 //!
-//! It is made and written here because every request pays for it: as a Python object with its line formatted in Python it took a tenth of
-//! what a small request costs.
+//! It is made and written here because every request pays for it: as a Python object with its line formatted in Python
+//! it took a tenth of what a small request costs.
 
 mod attempts;
 mod line;
@@ -38,8 +38,8 @@ pub(crate) struct PyRecord {
 }
 
 impl PyRecord {
-    /// The record of a request that ended with `outcome`. `code` and `price` (what it cost, and whether that is known) stand in place of
-    /// the outcome's.
+    /// The record of a request that ended with `outcome`. `code` and `price` (what it cost, and whether that is known)
+    /// stand in place of the outcome's.
     #[allow(clippy::too_many_arguments)] // Each is a member.
     pub(crate) fn ended(
         request_id: &str,

@@ -22,8 +22,8 @@ use crate::errors;
 use crate::library::{Failure, Shared, limits, now};
 use crate::responses_request::PyResponsesRequest;
 
-/// Inputs from this size on are worked on without the GIL, in bytes: neither the event loop nor the deciding thread must wait for whoever
-/// comes here.
+/// Inputs from this size on are worked on without the GIL, in bytes: neither the event loop nor the deciding thread
+/// must wait for whoever comes here.
 const DETACH_FROM: usize = 64 << 10;
 
 /// Does `work`, without the GIL where `size` bytes are worth it.

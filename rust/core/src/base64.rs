@@ -1,5 +1,5 @@
-//! Base64 (RFC 4648): with padding and the alphabet of section 4, and without padding and with that of section 5, which may stand in any
-//! JSON string, URL or header as it is.
+//! Base64 (RFC 4648): with padding and the alphabet of section 4, and without padding and with that of section 5, which
+//! may stand in any JSON string, URL or header as it is.
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

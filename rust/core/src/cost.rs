@@ -15,8 +15,8 @@ use crate::limits::MAX_DEPTH;
 /// Put in front of the upstream's own name for a member where that name is one of ours.
 pub const UPSTREAM_PREFIX: &str = "upstream_";
 
-/// Members of the upstream's that are renamed. Nobody sends two of one name; an object made of millions of them would grow by a hundred
-/// times its size.
+/// Members of the upstream's that are renamed. Nobody sends two of one name; an object made of millions of them would
+/// grow by a hundred times its size.
 const MAX_RENAMED: usize = 64;
 
 /// JSON members to add to a usage object, on one line: checked once, where they are made.
@@ -36,8 +36,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Checks `text` (`"cost":0.1,"cost_details":{…}`, without braces); None where it is not JSON members. Line ends between them become
-    /// spaces, so that an event stays one line.
+    /// Checks `text` (`"cost":0.1,"cost_details":{…}`, without braces); None where it is not JSON members. Line ends
+    /// between them become spaces, so that an event stays one line.
     #[must_use]
     pub fn parse(text: impl Into<Bytes>) -> Option<Self> {
         let text = text.into();
@@ -72,12 +72,13 @@ impl Members {
     }
 }
 
-/// Plans the edits that add `members` to the object `usage` of `text`; false where that cannot be, because `usage` is no object, or more than
-/// 64 of its members would have to be renamed.
+/// Plans the edits that add `members` to the object `usage` of `text`; false where that cannot be, because `usage` is
+/// no object, or more than 64 of its members would have to be renamed.
 ///
-/// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to `upstream_` and that name,
-/// so that the upstream's own cost is neither lost nor taken for ours. Where that name is taken too, by a gateway like this one in front
-/// of the upstream or by `members` themselves, `upstream_` is put in front as often as makes each name the only one.
+/// They come last in the object. A member that the upstream wrote under one of their names is renamed in place to
+/// `upstream_` and that name, so that the upstream's own cost is neither lost nor taken for ours. Where that name is
+/// taken too, by a gateway like this one in front of the upstream or by `members` themselves, `upstream_` is put in
+/// front as often as makes each name the only one.
 pub fn splice(
     text: &[u8],
     usage: Value,
@@ -171,7 +172,8 @@ fn families(members: &Members) -> Vec<Family<'_>> {
     families
 }
 
-/// The name of a key's family, and the bit for how often `upstream_` stands in front of it. More than 63 times is as good as 63.
+/// The name of a key's family, and the bit for how often `upstream_` stands in front of it. More than 63 times is as
+/// good as 63.
 fn family_of(key: &[u8]) -> (Cow<'_, [u8]>, u64) {
     let prefix = UPSTREAM_PREFIX.as_bytes();
     let mut name = string::plain(key);

@@ -115,7 +115,8 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A refusal: what is wrong and where. Line and column are not kept; whoever wants them counts line ends up to `offset`.
+/// A refusal: what is wrong and where. Line and column are not kept; whoever wants them counts line ends up to
+/// `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Error {
     /// What is wrong.
@@ -145,7 +146,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Without a wildcard arm: a new kind does not compile until it is numbered here, and the count below then fails until it is in `ALL`.
+    /// Without a wildcard arm: a new kind does not compile until it is numbered here, and the count below then fails
+    /// until it is in `ALL`.
     fn number(kind: ErrorKind) -> usize {
         match kind {
             ErrorKind::EventTooLarge => 0,

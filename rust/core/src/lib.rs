@@ -1,7 +1,7 @@
 //! The byte path of sluicegate: bytes in, bytes out, no I/O.
 //!
-//! The bytes of a reply are recognised as an event stream, JSON or neither, split into events or documents, and handed on
-//! as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
+//! The bytes of a reply are recognised as an event stream, JSON or neither, split into events or documents, and handed
+//! on as slices of what was read wherever nothing has to change. No clock, no environment, no files, no log.
 
 pub mod api;
 mod base64;

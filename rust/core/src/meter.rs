@@ -148,7 +148,8 @@ enum Scouted {
 struct Scout {
     body: Body,
     limits: Limits,
-    /// What was read, without the whole events and documents before: they did not show the protocol, so they have no usage either.
+    /// What was read, without the whole events and documents before: they did not show the protocol, so they have no
+    /// usage either.
     held: Vec<u8>,
     /// Bytes of the reply in front of `held`, a mark counted as one of them.
     skipped: u64,

@@ -1,8 +1,8 @@
 //! Whether an upstream's reply is an event stream or JSON, recognised by the first bytes of its body.
 //!
-//! The bytes decide before the `Content-Type`: upstreams send event streams as `text/plain` and `application/json`, and JSON as
-//! `text/event-stream`. What neither shows to be JSON or an event stream is no reply of the API: the HTML page of a wrong base URL, a
-//! proxy's plain text.
+//! The bytes decide before the `Content-Type`: upstreams send event streams as `text/plain` and `application/json`, and
+//! JSON as `text/event-stream`. What neither shows to be JSON or an event stream is no reply of the API: the HTML page
+//! of a wrong base URL, a proxy's plain text.
 
 use bytes::Bytes;
 
@@ -21,8 +21,8 @@ pub enum Mode {
 /// A body that is no reply of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// How it begins, for people: at most [`MAX_QUOTE`] characters and an ellipsis, without control characters and runs of white space.
-    /// Empty where more than [`MAX_UNDECIDED`] bytes of white space came.
+    /// How it begins, for people: at most [`MAX_QUOTE`] characters and an ellipsis, without control characters and runs
+    /// of white space. Empty where more than [`MAX_UNDECIDED`] bytes of white space came.
     pub quote: Box<str>,
     /// Bytes of the body to the first that is neither white space nor of a byte-order mark.
     pub offset: u64,
@@ -66,7 +66,8 @@ pub struct ModeDetector {
 }
 
 impl ModeDetector {
-    /// A detector for one body. `declared_stream`: its `Content-Type` is `text/event-stream`, so that it is one unless it is JSON.
+    /// A detector for one body. `declared_stream`: its `Content-Type` is `text/event-stream`, so that it is one unless
+    /// it is JSON.
     #[must_use]
     pub const fn new(declared_stream: bool) -> Self {
         ModeDetector {
@@ -77,11 +78,12 @@ impl ModeDetector {
         }
     }
 
-    /// Takes in a read. Some: the mode, and everything that came so far, to be read in that mode; the detector is then spent.
-    /// The read itself is handed back uncopied where nothing was held.
+    /// Takes in a read. Some: the mode, and everything that came so far, to be read in that mode; the detector is then
+    /// spent. The read itself is handed back uncopied where nothing was held.
     ///
     /// # Errors
-    /// What came is no reply of the API, and enough of it came to quote; or more than [`MAX_UNDECIDED`] bytes of white space did.
+    /// What came is no reply of the API, and enough of it came to quote; or more than [`MAX_UNDECIDED`] bytes of white
+    /// space did.
     pub fn feed(&mut self, input: Bytes) -> Result<Option<(Mode, Bytes)>, Foreign> {
         let before = self.held.len();
         self.find_begin(&input);
@@ -159,7 +161,8 @@ impl ModeDetector {
         }
     }
 
-    /// Looks for the first byte that is neither white space nor of a byte-order mark. A broken mark's first byte is one.
+    /// Looks for the first byte that is neither white space nor of a byte-order mark. A broken mark's first byte is
+    /// one.
     fn find_begin(&mut self, input: &[u8]) {
         if self.begin.is_some() {
             return;

@@ -1,5 +1,5 @@
-//! The pipeline of one reply, from the upstream's bytes to the client's: recognises its form, splits it into events, reads usage, adds the
-//! cost.
+//! The pipeline of one reply, from the upstream's bytes to the client's: recognises its form, splits it into events,
+//! reads usage, adds the cost.
 
 mod conversion;
 mod document;
@@ -52,7 +52,8 @@ impl ReplyPlan {
         ReplyPlan::between(ClientSide::new(api, client_streams), UpstreamSide::new(api))
     }
 
-    /// About how many bytes of the client's request each event may repeat that carries a response: what the reply costs beside its own bytes.
+    /// About how many bytes of the client's request each event may repeat that carries a response: what the reply costs
+    /// beside its own bytes.
     #[must_use]
     pub fn repeated(&self) -> usize {
         if self.upstream.is_translated_for(&self.client) {
@@ -76,8 +77,8 @@ impl ReplyPlan {
 
 /// Puts a price on usage.
 pub trait Pricer {
-    /// Called for each usage object that will reach the client, running totals aside. Returns the members to add to the object, or None to
-    /// leave it as it is.
+    /// Called for each usage object that will reach the client, running totals aside. Returns the members to add to the
+    /// object, or None to leave it as it is.
     fn price(&mut self, usage: &Usage) -> Option<Members>;
 }
 
@@ -91,7 +92,8 @@ impl Pricer for Unpriced {
     }
 }
 
-/// What is known about a reply so far, its texts cut as a record may have them ([`cut`](crate::record::cut)). Independent of how the bytes were cut into reads.
+/// What is known about a reply so far, its texts cut as a record may have them ([`cut`](crate::record::cut)).
+/// Independent of how the bytes were cut into reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// What the upstream sends; known with the first bytes that are not white space.
@@ -118,7 +120,8 @@ pub struct Facts {
     pub finish_reason: Option<Box<str>>,
     /// The first error that the upstream sent inside the reply.
     pub error: Option<StreamError>,
-    /// The reply came to its protocol's end: `[DONE]`, a finish reason, a terminal event, an error, or a whole JSON document.
+    /// The reply came to its protocol's end: `[DONE]`, a finish reason, a terminal event, an error, or a whole JSON
+    /// document.
     pub terminal: bool,
     /// Set by [`Pipeline::finish`]: the upstream ended without any of them.
     pub truncated: bool,
@@ -128,8 +131,8 @@ pub struct Facts {
 
 /// The machine that a reply goes through: bytes in, frames out. Does no I/O.
 ///
-/// Where the client asked for a stream and the upstream gave a completion, or the other way round, a chat reply (and one of the older
-/// completions interface) is turned into what was asked for; others go on as they came.
+/// Where the client asked for a stream and the upstream gave a completion, or the other way round, a chat reply (and
+/// one of the older completions interface) is turned into what was asked for; others go on as they came.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -190,12 +193,12 @@ impl Pipeline {
         }
     }
 
-    /// Takes what was read. Frames for the client are appended to `out`: slices of `input` wherever nothing changed, and one slice for a
-    /// read in which nothing did. The event that `input` ends in is kept back until it is whole.
+    /// Takes what was read. Frames for the client are appended to `out`: slices of `input` wherever nothing changed,
+    /// and one slice for a read in which nothing did. The event that `input` ends in is kept back until it is whole.
     ///
     /// # Errors
-    /// An event or document that is larger than the limits allow, a completion that cannot be made a stream, or a body that is neither
-    /// JSON nor an event stream ([`Facts::quote`]). The caller must then call [`fail`](Self::fail).
+    /// An event or document that is larger than the limits allow, a completion that cannot be made a stream, or a body
+    /// that is neither JSON nor an event stream ([`Facts::quote`]). The caller must then call [`fail`](Self::fail).
     pub fn feed(
         &mut self,
         input: Bytes,
@@ -341,12 +344,12 @@ impl Pipeline {
         }
     }
 
-    /// The upstream died, a deadline fired, or the reply was truncated: the protocol's own error is appended to `out`. What was kept back
-    /// is dropped, and nothing comes after it.
+    /// The upstream died, a deadline fired, or the reply was truncated: the protocol's own error is appended to `out`.
+    /// What was kept back is dropped, and nothing comes after it.
     ///
-    /// Chat and completions get one `data: {"error":…}` event and no `[DONE]`; Responses `error` and then `response.failed`; Messages
-    /// `event: error`; a reply that is no stream and of which nothing was sent, a JSON error object; of anything else the frames
-    /// just end.
+    /// Chat and completions get one `data: {"error":…}` event and no `[DONE]`; Responses `error` and then
+    /// `response.failed`; Messages `event: error`; a reply that is no stream and of which nothing was sent, a JSON
+    /// error object; of anything else the frames just end.
     pub fn fail(&mut self, error_type: &str, code: &str, message: &str, out: &mut Vec<Bytes>) {
         let failure = Failure {
             error_type,
@@ -392,8 +395,8 @@ impl Pipeline {
         }
     }
 
-    /// The reply has begun: let go of the request, which only a response that the upstream has not named would still be told with. A held
-    /// stream must not hold its request's body.
+    /// The reply has begun: let go of the request, which only a response that the upstream has not named would still be
+    /// told with. A held stream must not hold its request's body.
     pub fn forget_request(&mut self) {
         if self.plan.client.asked().is_none() {
             return;
@@ -414,7 +417,8 @@ impl Pipeline {
         &self.reply.facts
     }
 
-    /// Whether a token-bearing event came since this was last asked. Comments, pings, roles, empty deltas and usage are none.
+    /// Whether a token-bearing event came since this was last asked. Comments, pings, roles, empty deltas and usage are
+    /// none.
     pub fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.reply.progress)
     }

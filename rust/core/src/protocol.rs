@@ -17,7 +17,8 @@ pub trait Protocol: Sync {
         false
     }
 
-    /// Whether a stream of it can be folded to a whole reply, and a whole reply unfolded to a stream, without another protocol.
+    /// Whether a stream of it can be folded to a whole reply, and a whole reply unfolded to a stream, without another
+    /// protocol.
     fn folds(&self) -> bool {
         false
     }

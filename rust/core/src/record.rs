@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::limits::MAX_RECORDED;
 
-/// What may be kept of `text`: all of it, or its first [`MAX_RECORDED`] bytes, cut at a character's boundary, and an ellipsis.
+/// What may be kept of `text`: all of it, or its first [`MAX_RECORDED`] bytes, cut at a character's boundary, and an
+/// ellipsis.
 ///
 /// ```
 /// use sluicegate_core::record::cut;

@@ -1,7 +1,7 @@
 //! A client's request body: what routing needs of it, and the body as one upstream is to have it.
 //!
-//! The body is checked in one pass against RFC 8259, without building a tree, and never written anew: an edit puts a few bytes in
-//! place and leaves all others as they came, unknown members and their order included.
+//! The body is checked in one pass against RFC 8259, without building a tree, and never written anew: an edit puts a
+//! few bytes in place and leaves all others as they came, unknown members and their order included.
 
 pub mod affinity;
 mod estimate;
@@ -18,8 +18,8 @@ use crate::record;
 
 /// Times that a member which the gateway reads may occur in one object, 16.
 ///
-/// Parsers differ in which of several equal keys they take, so all are edited, and their places are kept. Nobody sends more than one;
-/// a body made of millions of them would cost many times its size.
+/// Parsers differ in which of several equal keys they take, so all are edited, and their places are kept. Nobody sends
+/// more than one; a body made of millions of them would cost many times its size.
 const MAX_DUPLICATES: usize = 16;
 
 const MODEL: &str = "model";
@@ -42,8 +42,8 @@ pub enum UsageAsk {
     /// Send what the client sent.
     #[default]
     Leave,
-    /// Ask for it: `stream_options.include_usage` becomes true, the member's other options stay. Upstreams refuse the option
-    /// without `stream: true` (`9router#3081`), so a request that will not stream is left as it is.
+    /// Ask for it: `stream_options.include_usage` becomes true, the member's other options stay. Upstreams refuse the
+    /// option without `stream: true` (`9router#3081`), so a request that will not stream is left as it is.
     Ask,
     /// Take `stream_options` out, for an upstream that refuses it.
     Remove,
@@ -113,8 +113,9 @@ impl Request {
     ///
     /// # Errors
     /// - [`ErrorKind::DocumentTooLarge`]; the offset is the bound.
-    /// - A fault against JSON's grammar: [`UnexpectedEnd`](ErrorKind::UnexpectedEnd), [`UnexpectedByte`](ErrorKind::UnexpectedByte),
-    ///   [`InvalidUtf8`](ErrorKind::InvalidUtf8), [`TooDeep`](ErrorKind::TooDeep), [`TrailingBytes`](ErrorKind::TrailingBytes).
+    /// - A fault against JSON's grammar: [`UnexpectedEnd`](ErrorKind::UnexpectedEnd),
+    ///   [`UnexpectedByte`](ErrorKind::UnexpectedByte), [`InvalidUtf8`](ErrorKind::InvalidUtf8),
+    ///   [`TooDeep`](ErrorKind::TooDeep), [`TrailingBytes`](ErrorKind::TrailingBytes).
     /// - [`ErrorKind::NotAnObject`] for JSON of another kind.
     /// - [`ErrorKind::WrongType`] for a `stream` that is neither a boolean nor null.
     /// - [`ErrorKind::TooManyDuplicates`] for a member that is read and occurs more than 16 times.
@@ -200,7 +201,8 @@ impl Request {
         Ok(())
     }
 
-    /// The next member begins at `start`: a `stream_options` member in front of it, with none before that stays, is cut up to there.
+    /// The next member begins at `start`: a `stream_options` member in front of it, with none before that stays, is cut
+    /// up to there.
     fn leave_behind_first_members(&mut self, start: usize) {
         if let Some(last) = self.options.last_mut()
             && last.value.end == self.end
@@ -232,8 +234,8 @@ impl Request {
         })
     }
 
-    /// The `model` member, decoded; of several, the last. None where it is absent or no string. [Cut](record::cut) where it is longer than
-    /// any model's name.
+    /// The `model` member, decoded; of several, the last. None where it is absent or no string. [Cut](record::cut)
+    /// where it is longer than any model's name.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
@@ -257,7 +259,8 @@ impl Request {
         self.include_usage
     }
 
-    /// The client's bound on output tokens: the largest of those that it names. None where it names none as a whole number.
+    /// The client's bound on output tokens: the largest of those that it names. None where it names none as a whole
+    /// number.
     #[must_use]
     pub fn output_bound(&self) -> Option<u64> {
         self.output_bound
@@ -275,8 +278,9 @@ impl Request {
         &self.body
     }
 
-    /// The body for one upstream: valid JSON, with every byte that `edit` does not name as it came. All members of a name are edited
-    /// where there are several; a missing one is added at the object's end. A body that stays as it is is not copied.
+    /// The body for one upstream: valid JSON, with every byte that `edit` does not name as it came. All members of a
+    /// name are edited where there are several; a missing one is added at the object's end. A body that stays as it is
+    /// is not copied.
     ///
     /// A `stream_options` that is neither an object nor null is the client's fault and left for the upstream to refuse.
     #[must_use]

@@ -1,6 +1,7 @@
 //! What an upstream or a client sends costs work in proportion to its bytes, and no more memory than the bounds say.
 //!
-//! Most of these would take hours where the work grew with the square of what is sent: then they do not end, and no clock decides.
+//! Most of these would take hours where the work grew with the square of what is sent: then they do not end, and no
+//! clock decides.
 
 #![allow(
     clippy::unwrap_used,

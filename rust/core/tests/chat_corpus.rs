@@ -1,4 +1,5 @@
-//! Recorded streams of real providers, folded, against what was read out of them independently. Runs only where `SLUICEGATE_CORPUS` is set.
+//! Recorded streams of real providers, folded, against what was read out of them independently. Runs only where
+//! `SLUICEGATE_CORPUS` is set.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // What fails here fails the test.
 

@@ -1,5 +1,5 @@
-//! The cases of `tests/corpus/fold` and `tests/corpus/unfold`: a stream and the completion that it is folded into, a completion and the
-//! stream that it is unfolded into. Bytes are compared, the line end of the `.json` files aside.
+//! The cases of `tests/corpus/fold` and `tests/corpus/unfold`: a stream and the completion that it is folded into, a
+//! completion and the stream that it is unfolded into. Bytes are compared, the line end of the `.json` files aside.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // What fails here fails the test.
 

@@ -1,6 +1,7 @@
 //! A request of a client of Messages, or one for an upstream that speaks it, costs work in proportion to its bytes.
 //!
-//! Most of these would take hours where the work grew with the square of what is sent: then they do not end, and no clock decides.
+//! Most of these would take hours where the work grew with the square of what is sent: then they do not end, and no
+//! clock decides.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 

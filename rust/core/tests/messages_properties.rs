@@ -49,7 +49,8 @@ fn exchange() -> impl Strategy<Value = Exchange> {
         })
 }
 
-/// A request to Messages with these exchanges. An exchange with calls is followed by their results, in the message that asks the next.
+/// A request to Messages with these exchanges. An exchange with calls is followed by their results, in the message that
+/// asks the next.
 fn request(system: &Option<String>, exchanges: &[Exchange]) -> Value {
     let mut list: Vec<Value> = Vec::new();
     let mut results: Vec<Value> = Vec::new();

@@ -1,5 +1,5 @@
-//! Recorded streams of real providers, where `SLUICEGATE_CORPUS` points to them: `manifest.jsonl` names the streams, `expected.jsonl` says
-//! what each holds.
+//! Recorded streams of real providers, where `SLUICEGATE_CORPUS` points to them: `manifest.jsonl` names the streams,
+//! `expected.jsonl` says what each holds.
 
 #![allow(
     clippy::unwrap_used,
@@ -105,8 +105,9 @@ fn usage_is_what_the_corpus_says() {
                 ]
             }
             _ => {
-                // The corpus keeps the upstream's own output; ours includes reasoning. xAI leaves it out, and so do two hosts of Gemini, whose
-                // charge fits (28 input at 2 and 70 output at 12 dollars a million are 0.000896).
+                // The corpus keeps the upstream's own output; ours includes reasoning. xAI leaves it out, and so do two
+                // hosts of Gemini, whose charge fits (28 input at 2 and 70 output at 12 dollars a million are
+                // 0.000896).
                 let reasoning = expected(norm, "reasoning").unwrap_or(0);
                 let output = expected(norm, "output");
                 let beside = file.contains("/xai/chat") || reasoning > output.unwrap_or(0);

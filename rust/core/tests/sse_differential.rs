@@ -1,6 +1,7 @@
 //! Our reading of event streams against another's (the crate `sseer`), where both follow the standard.
 //!
-//! Left out, since that reader differs from the standard there: an `event` line without a colon, and text that is not UTF-8.
+//! Left out, since that reader differs from the standard there: an `event` line without a colon, and text that is not
+//! UTF-8.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 

@@ -288,7 +288,8 @@ fn a_priced_payload_is_what_it_was_but_for_the_cost() {
             if let Some(cost) = last_cost {
                 assert_eq!(cost, case.usage, "{}", case.name);
             } else if counts.is_some() {
-                // Counts without a usage object have no place for a cost, and what serde_json refuses was not looked at here.
+                // Counts without a usage object have no place for a cost, and what serde_json refuses was not looked at
+                // here.
                 let placeless = ["timings", "eval_count", "usageMetadata"];
                 assert!(
                     placeless.iter().any(|name| body.contains(name)) || before.contains(&None),

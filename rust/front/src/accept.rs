@@ -12,7 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::connection;
 use crate::state::{FrontState, Listening};
 
-/// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail again.
+/// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail
+/// again.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// Accept until the gateway drains.
@@ -70,7 +71,8 @@ impl Drop for Accepting {
     }
 }
 
-/// The system's part of what is held for a slow client: half of the bound. Left to itself it grows to megabytes a connection.
+/// The system's part of what is held for a slow client: half of the bound. Left to itself it grows to megabytes a
+/// connection.
 #[cfg(target_os = "linux")]
 fn bound_unsent(stream: &TcpStream, client_buffer: usize) {
     let part = u32::try_from(client_buffer / 2).unwrap_or(u32::MAX);

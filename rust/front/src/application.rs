@@ -24,8 +24,8 @@ use crate::callers::X_API_KEY;
 use crate::head::drop_hop_by_hop;
 use crate::refusal::{ANTHROPIC_VERSION, Refusal};
 
-/// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a hundred headers,
-/// whatever our bound is.
+/// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a
+/// hundred headers, whatever our bound is.
 const READ: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
@@ -130,7 +130,8 @@ fn read_of(mut headers: HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// The application's answer. Each request has a connection of its own: what comes here is not what comes by the thousand.
+/// The application's answer. Each request has a connection of its own: what comes here is not what comes by the
+/// thousand.
 pub(crate) async fn ask(
     socket: &Path,
     mut parts: Parts,
@@ -196,7 +197,8 @@ mod tests {
         rate: NonZeroU32::new(1).unwrap(),
     };
 
-    /// How many bytes get through where client and application rest for so long between two of them, and what the client did wrong.
+    /// How many bytes get through where client and application rest for so long between two of them, and what the
+    /// client did wrong.
     async fn passed(client_rests: Duration, application_rests: Duration) -> (usize, Fault) {
         let (mut client, server) = tokio::io::duplex(1024);
         let (tell, mut told) = mpsc::channel(1);

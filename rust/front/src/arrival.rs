@@ -18,8 +18,8 @@ use crate::facts::Facts;
 use crate::refusal::Refusal;
 use crate::report::Report;
 
-/// So long a decision is waited for before the gateway's closing is, too. It hardly ever takes longer, and all engines share the lock that
-/// whoever waits for the closing takes.
+/// So long a decision is waited for before the gateway's closing is, too. It hardly ever takes longer, and all engines
+/// share the lock that whoever waits for the closing takes.
 const SOON: Duration = Duration::from_millis(50);
 
 /// A request, all that is needed to forward it.

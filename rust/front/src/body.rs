@@ -131,7 +131,8 @@ impl Source {
                 }
                 match ready!(carried.poll_frame(cx)) {
                     Some(Err(Aborted)) => {
-                        // On an error the connection drops what it has not written, so it is given a turn to write first.
+                        // On an error the connection drops what it has not written, so it is given a turn to write
+                        // first.
                         *aborted = true;
                         cx.waker().wake_by_ref();
                         Poll::Pending

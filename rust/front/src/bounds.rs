@@ -70,7 +70,7 @@ pub struct Bounds {
     pub connections: usize,
     /// Streams of one HTTP/2 connection.
     pub http2_streams: u32,
-    /// Streams of one HTTP/2 connection that were reset and are not forgotten yet; and by how many the requests that were taken back may
-    /// outnumber the others.
+    /// Streams of one HTTP/2 connection that were reset and are not forgotten yet; and by how many the requests that
+    /// were taken back may outnumber the others.
     pub http2_resets: usize,
 }

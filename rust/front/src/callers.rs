@@ -1,4 +1,5 @@
-//! The digests of the keys that may call, so that a request without a known key is refused once its head has come, before its body.
+//! The digests of the keys that may call, so that a request without a known key is refused once its head has come,
+//! before its body.
 
 use std::collections::HashSet;
 
@@ -45,8 +46,8 @@ pub struct Presented {
 }
 
 impl Presented {
-    /// What these two headers present: the bearer token of `Authorization`, or else what `x-api-key` holds. Claude Code sends both where both
-    /// of its variables are set, and means the token.
+    /// What these two headers present: the bearer token of `Authorization`, or else what `x-api-key` holds. Claude Code
+    /// sends both where both of its variables are set, and means the token.
     #[must_use]
     pub fn of(authorization: Option<&[u8]>, x_api_key: Option<&[u8]>) -> Self {
         let token = authorization.and_then(digest_of);
@@ -84,7 +85,8 @@ impl Callers {
 
     /// What a request that presents this key is refused with, in `form`; `None` where it may go on.
     ///
-    /// The time of a look-up does not reveal how similar a key was to a known one: digests of similar keys have nothing in common.
+    /// The time of a look-up does not reveal how similar a key was to a known one: digests of similar keys have nothing
+    /// in common.
     pub(crate) fn refuse(
         &self,
         key: Presented,
@@ -113,7 +115,8 @@ impl Callers {
 
 /// The digest of the bearer token in an `Authorization` header; `None` where it has another scheme.
 ///
-/// RFC 9110 section 11.1: the scheme's name is case-insensitive. RFC 6750 section 2.1: one space follows; more are let pass.
+/// RFC 9110 section 11.1: the scheme's name is case-insensitive. RFC 6750 section 2.1: one space follows; more are let
+/// pass.
 #[must_use]
 pub fn digest_of(authorization: &[u8]) -> Option<Digest> {
     let space = authorization.iter().position(|byte| *byte == b' ')?;

@@ -18,8 +18,8 @@ use crate::stream::Watch;
 
 type Running = Pin<Box<dyn Future<Output = Option<Sink>> + Send>>;
 
-/// Whether the exchange has anything to do. The connection that carries it is polled for reasons of its own, more than once a
-/// chunk, and to ask all that an exchange waits for costs as much as to forward a chunk.
+/// Whether the exchange has anything to do. The connection that carries it is polled for reasons of its own, more than
+/// once a chunk, and to ask all that an exchange waits for costs as much as to forward a chunk.
 #[derive(Default)]
 struct Due {
     set: AtomicBool,
@@ -67,8 +67,9 @@ impl Inline {
 
 /// The client's end of a reply, and the exchange behind it.
 ///
-/// Over HTTP/1.1 one task does both: an upstream's bytes wake the client's connection, and no other task is in between. Over HTTP/2 the
-/// exchange is a task of its own, because a stream without room is not polled, and its deadlines must run on.
+/// Over HTTP/1.1 one task does both: an upstream's bytes wake the client's connection, and no other task is in between.
+/// Over HTTP/2 the exchange is a task of its own, because a stream without room is not polled, and its deadlines must
+/// run on.
 pub(crate) struct Carried {
     reply: Reply,
     inline: Option<Inline>,
@@ -202,8 +203,8 @@ impl Drop for Carried {
         let alone = self.watch.as_ref().is_some_and(Watch::has_stalled);
         self.reply.leave(alone || self.clock.has_stalled());
         if let Some(mut inline) = self.inline.take() {
-            // The client has left: what is to follow, reading on or the record, is no more a part of its connection. What the
-            // exchange waits for has its waker, so that goes with it.
+            // The client has left: what is to follow, reading on or the record, is no more a part of its connection.
+            // What the exchange waits for has its waker, so that goes with it.
             inline.due.set.store(true, Ordering::Release);
             self.engine
                 .spawn(std::future::poll_fn(move |cx| inline.poll(cx)));

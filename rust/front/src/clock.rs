@@ -1,5 +1,5 @@
-//! The time bounds of one client's connection: it is closed when it is idle, sends its head too slowly, takes nothing, or resets too many
-//! requests.
+//! The time bounds of one client's connection: it is closed when it is idle, sends its head too slowly, takes nothing,
+//! or resets too many requests.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,8 @@ struct ConnectionState {
     /// How long it has taken nothing in total, without the present wait.
     blocked: Duration,
     stalled: bool,
-    /// Requests that were reset before their replies were whole, minus those that were not. Each reset request has cost an upstream's work.
+    /// Requests that were reset before their replies were whole, minus those that were not. Each reset request has cost
+    /// an upstream's work.
     taken_back: usize,
 }
 
@@ -113,7 +114,8 @@ impl Clock {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Changes whenever the socket begins to take nothing, or to take again: [`blocked`](Self::blocked) need not be asked before.
+    /// Changes whenever the socket begins to take nothing, or to take again: [`blocked`](Self::blocked) need not be
+    /// asked before.
     pub(crate) fn turns(&self) -> u32 {
         self.turns.load(Ordering::Relaxed)
     }

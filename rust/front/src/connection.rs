@@ -88,7 +88,8 @@ pub(crate) async fn serve(
             }
             ending = true;
             clock.ending();
-            // The GOAWAY tells the client of a request that is still on its way that it was not processed; earlier requests go on.
+            // The GOAWAY tells the client of a request that is still on its way that it was not processed; earlier
+            // requests go on.
             connection.as_mut().graceful_shutdown();
         }
     })
@@ -97,7 +98,8 @@ pub(crate) async fn serve(
 
 fn builder(state: &FrontState, listening: &Listening, http2: bool) -> auto::Builder<Streams> {
     let bounds = &listening.bounds;
-    // A connection keeps the buffer that it read a large body into for as long as it lives: it is no larger than a head may be.
+    // A connection keeps the buffer that it read a large body into for as long as it lives: it is no larger than a head
+    // may be.
     let buffer = bounds.head_bytes;
     let mut builder = auto::Builder::new(Streams {
         stall: bounds.stall,

@@ -1,8 +1,9 @@
 //! The queue between the engine threads and the one thread that decides.
 //!
-//! An engine pushes events and goes on with its other streams; the deciding thread takes all events that are there and answers each, now or
-//! later. Waking a thread costs more than a decision does, so the deciding thread is woken only while it waits. The ends of requests, which no
-//! client waits for, are taken many at a time after a short delay: handled in a row, each costs a fraction of what it costs alone.
+//! An engine pushes events and goes on with its other streams; the deciding thread takes all events that are there and
+//! answers each, now or later. Waking a thread costs more than a decision does, so the deciding thread is woken only
+//! while it waits. The ends of requests, which no client waits for, are taken many at a time after a short delay:
+//! handled in a row, each costs a fraction of what it costs alone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -222,7 +223,8 @@ impl Decisions {
         self.tell_of(queue);
     }
 
-    /// Add an event that needs no answer: the deciding thread is woken for it after a short delay, together with others.
+    /// Add an event that needs no answer: the deciding thread is woken for it after a short delay, together with
+    /// others.
     pub(crate) fn push_for_later(self: &Arc<Self>, event: Event) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.push(event);
@@ -260,8 +262,8 @@ impl Decisions {
         self.notice.tell();
     }
 
-    /// The events that are there, in their order, but for ends whose moment has not come: these follow, many at once. Waits for the first
-    /// one, or for [`wake`](Self::wake), at most `time`.
+    /// The events that are there, in their order, but for ends whose moment has not come: these follow, many at once.
+    /// Waits for the first one, or for [`wake`](Self::wake), at most `time`.
     pub fn wait(&self, time: Duration) -> Vec<Event> {
         let until = Instant::now().checked_add(time);
         let mut queue = self.lock();

@@ -74,7 +74,8 @@ impl Endpoint {
         }
     }
 
-    /// The same with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others have none.
+    /// The same with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others
+    /// have none.
     pub(crate) fn asked_path(self, query: Option<&str>) -> Box<str> {
         let mut path = self.path().to_owned();
         if let Some(query) = query.filter(|_| self.api() == Api::Messages) {

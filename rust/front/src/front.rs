@@ -83,8 +83,8 @@ impl Front {
         self.state.set_wanted(wanted);
     }
 
-    /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads connections. All that is
-    /// not forwarded goes to the Unix socket `application`.
+    /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads
+    /// connections. All that is not forwarded goes to the Unix socket `application`.
     ///
     /// # Errors
     /// Where the address cannot be had.

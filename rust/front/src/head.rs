@@ -1,5 +1,5 @@
-//! What the front checks in a request's head beyond hyper: violations of HTTP that hyper lets pass, the client's request id, and the
-//! headers that concern only one connection.
+//! What the front checks in a request's head beyond hyper: violations of HTTP that hyper lets pass, the client's
+//! request id, and the headers that concern only one connection.
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TE, TRAILER,
@@ -71,8 +71,8 @@ fn target(parts: &Parts) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RFC 9112, section 3.2: an HTTP/1.1 request without exactly one valid Host is answered with 400. RFC 9113, section 8.3.1: over HTTP/2
-/// `:authority` is in its place, and a Host beside it must not say anything else.
+/// RFC 9112, section 3.2: an HTTP/1.1 request without exactly one valid Host is answered with 400. RFC 9113, section
+/// 8.3.1: over HTTP/2 `:authority` is in its place, and a Host beside it must not say anything else.
 fn host(parts: &Parts) -> Result<(), Refusal> {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let authority = parts.uri.authority();
@@ -104,7 +104,8 @@ fn host(parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-/// RFC 9110, section 7.2: a host, and a port if any. A target without an authority has an empty one (RFC 9112, section 3.2).
+/// RFC 9110, section 7.2: a host, and a port if any. A target without an authority has an empty one (RFC 9112, section
+/// 3.2).
 fn is_host(value: &[u8]) -> bool {
     if value.is_empty() {
         return true;
@@ -118,11 +119,12 @@ fn is_host(value: &[u8]) -> bool {
         && port.is_some_and(|port| port.is_empty() || port == ":" || authority.port_u16().is_some())
 }
 
-/// RFC 9112, section 6.1: a coding that is not understood is answered with 501. hyper reads the chunks of `gzip, chunked` and leaves the
-/// rest to us, who would take the compressed bytes for the text.
+/// RFC 9112, section 6.1: a coding that is not understood is answered with 501. hyper reads the chunks of `gzip,
+/// chunked` and leaves the rest to us, who would take the compressed bytes for the text.
 ///
-/// A Content-Length beside a coding is not seen here: hyper drops it, takes the chunks, and closes the connection after the reply, which the
-/// same section allows in place of a 400. To refuse it would take a second parser of heads, which could come to other ends than hyper's.
+/// A Content-Length beside a coding is not seen here: hyper drops it, takes the chunks, and closes the connection after
+/// the reply, which the same section allows in place of a 400. To refuse it would take a second parser of heads, which
+/// could come to other ends than hyper's.
 fn coding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let plain = match codings.next() {

@@ -1,5 +1,5 @@
-//! The server in front: it accepts clients, reads their requests within bounds, has them decided, and sends the replies that the relay
-//! makes. An exchange runs on the thread that accepted its connection, from the first byte to the last.
+//! The server in front: it accepts clients, reads their requests within bounds, has them decided, and sends the replies
+//! that the relay makes. An exchange runs on the thread that accepted its connection, from the first byte to the last.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! A file descriptor that is readable while there is something to take, for an event loop: one end of a pair of sockets, readable while
-//! a byte lies in it.
+//! A file descriptor that is readable while there is something to take, for an event loop: one end of a pair of
+//! sockets, readable while a byte lies in it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};

@@ -13,14 +13,17 @@ use crate::bounds::Pace;
 use crate::refusal::Refusal;
 use crate::room::Share;
 
-/// Bytes that are allocated at once for a body with a `content-length`. A client that declares more than it sends costs no more than this.
+/// Bytes that are allocated at once for a body with a `content-length`. A client that declares more than it sends costs
+/// no more than this.
 const FIRST_ROOM: usize = 1024 * 1024;
 
-/// What a client may still send of a body that is not read, so that it sees the answer and not a reset (RFC 9112, section 9.6).
+/// What a client may still send of a body that is not read, so that it sees the answer and not a reset (RFC 9112,
+/// section 9.6).
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// All of `body`, at most `limit` bytes, at `pace` since the request was `begun`. It takes its `share` as long as any part of it is there.
+/// All of `body`, at most `limit` bytes, at `pace` since the request was `begun`. It takes its `share` as long as any
+/// part of it is there.
 pub(crate) async fn read_body(
     body: &mut Incoming,
     declared: Option<u64>,

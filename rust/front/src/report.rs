@@ -74,7 +74,8 @@ impl Report {
         &self.decisions
     }
 
-    /// The request was answered with an error of our own. `code`: set if the error did not come from the deciding thread.
+    /// The request was answered with an error of our own. `code`: set if the error did not come from the deciding
+    /// thread.
     pub(crate) fn refused(mut self, status: u16, code: Option<&'static str>, bytes: usize) {
         let outcome = Outcome {
             status,

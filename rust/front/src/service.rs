@@ -76,8 +76,8 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let serving = Arc::clone(&self.0);
-        // Not in the future: where the client has left by now, hyper drops it without a poll, and the request is recorded
-        // all the same.
+        // Not in the future: where the client has left by now, hyper drops it without a poll, and the request is
+        // recorded all the same.
         let (asking, place, body) = serving.begin(request);
         // Boxed: the connection would keep room for it as long as it lives.
         Box::pin(async move { Ok(serving.answer(asking, place, body).await) })
@@ -289,8 +289,8 @@ impl Serving {
                 Bytes::from_static(b"close"),
             ));
         }
-        // A client that asked to be told to continue sends nothing until it is. Over HTTP/2 the end of the reply resets what is left of
-        // the request (RFC 9113, section 8.1).
+        // A client that asked to be told to continue sends nothing until it is. Over HTTP/2 the end of the reply resets
+        // what is left of the request (RFC 9113, section 8.1).
         if sends && !waits && asking.parts.version < Version::HTTP_2 {
             self.engine.spawn(discard(body));
         }

@@ -77,8 +77,8 @@ impl Drop for Socket {
         if !self.clock.has_stalled() {
             return;
         }
-        // The client takes nothing, so it would not learn of the end either: the system would keep what is not taken, megabytes of it,
-        // and ask the client for minutes whether it takes more. A reset ends that.
+        // The client takes nothing, so it would not learn of the end either: the system would keep what is not taken,
+        // megabytes of it, and ask the client for minutes whether it takes more. A reset ends that.
         let stream = match &self.stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0,

@@ -1,4 +1,5 @@
-//! The stall bound of one request over HTTP/2: only this stream is reset when its client does not open the stream's window.
+//! The stall bound of one request over HTTP/2: only this stream is reset when its client does not open the stream's
+//! window.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,7 +16,8 @@ struct StreamState {
     stalled: bool,
 }
 
-/// Whether the client takes the reply to one HTTP/2 request. Shared by hyper's task for the request and by the reply's body.
+/// Whether the client takes the reply to one HTTP/2 request. Shared by hyper's task for the request and by the reply's
+/// body.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Mutex<StreamState>>);
 
@@ -24,7 +26,8 @@ tokio::task_local! {
 }
 
 impl Watch {
-    /// The watch of the task that is running; there is none over HTTP/1.1, where a connection has one reply and a clock.
+    /// The watch of the task that is running; there is none over HTTP/1.1, where a connection has one reply and a
+    /// clock.
     pub(crate) fn of_task() -> Option<Self> {
         WATCH.try_with(Self::clone).ok()
     }
@@ -49,8 +52,8 @@ impl Watch {
     }
 }
 
-/// Runs hyper's tasks, each of which is one HTTP/2 request, and drops one whose client takes nothing for `stall`. h2 resets what is
-/// dropped unfinished.
+/// Runs hyper's tasks, each of which is one HTTP/2 request, and drops one whose client takes nothing for `stall`. h2
+/// resets what is dropped unfinished.
 #[derive(Clone)]
 pub(crate) struct Streams {
     pub(crate) stall: Option<Duration>,

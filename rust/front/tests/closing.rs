@@ -1,4 +1,5 @@
-//! A gateway that closes while a request waits for its first decision: its client is told, and it is recorded as what it was.
+//! A gateway that closes while a request waits for its first decision: its client is told, and it is recorded as what
+//! it was.
 #![allow(clippy::unwrap_used, clippy::panic)] // What fails here fails the test.
 
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! The properties of `rust/fuzz`, on the inputs in its `seeds`: what fuzzing found worth keeping, checked by every compiler.
+//! The properties of `rust/fuzz`, on the inputs in its `seeds`: what fuzzing found worth keeping, checked by every
+//! compiler.
 
 #![allow(
     clippy::unwrap_used,

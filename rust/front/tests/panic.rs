@@ -1,5 +1,5 @@
-//! A panic on the way of one request, over either HTTP: its client is cut, or over HTTP/2 that one stream, it is recorded, and nobody else
-//! notices.
+//! A panic on the way of one request, over either HTTP: its client is cut, or over HTTP/2 that one stream, it is
+//! recorded, and nobody else notices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
-//! The protocol of the queue: whatever fails, leaves, comes late or is dropped, and in whatever order, each request is answered once, and
-//! reported once, as its last event.
+//! The protocol of the queue: whatever fails, leaves, comes late or is dropped, and in whatever order, each request is
+//! answered once, and reported once, as its last event.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
 
 use std::collections::HashMap;

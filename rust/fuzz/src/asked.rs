@@ -1,5 +1,5 @@
-//! A request that is put to an upstream of another protocol is JSON, is not much larger, and has every text of the conversation as it was
-//! spelled.
+//! A request that is put to an upstream of another protocol is JSON, is not much larger, and has every text of the
+//! conversation as it was spelled.
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! A cost is all that is added to a usage object: every other byte stays in its place, and no name of ours is the upstream's too.
+//! A cost is all that is added to a usage object: every other byte stays in its place, and no name of ours is the
+//! upstream's too.
 
 use sluicegate_core::cost::{Members as Added, UPSTREAM_PREFIX, splice};
 use sluicegate_core::json::scan::{self, Kind, Members};

@@ -28,7 +28,8 @@ pub fn check(input: &[u8]) {
     );
 }
 
-/// Whether both say the same with the same bytes: a member that the first folding supplied may come back at another place.
+/// Whether both say the same with the same bytes: a member that the first folding supplied may come back at another
+/// place.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let sorted = |text: &[u8]| {
         let mut bytes = text.to_vec();

@@ -117,8 +117,8 @@ fn body(body: &[u8]) {
     }
 }
 
-/// Checks the properties on one input: each takes it for what it is about. Of its lines, the first is a `Connection` and the others are
-/// names of headers.
+/// Checks the properties on one input: each takes it for what it is about. Of its lines, the first is a `Connection`
+/// and the others are names of headers.
 pub fn check(input: &[u8]) {
     digest(input);
     id(input);

@@ -1,5 +1,5 @@
-//! The properties that the targets check, a module each, and what they share. `rust/front/tests/fuzz_seeds.rs` checks them as well, on the
-//! inputs in `seeds`.
+//! The properties that the targets check, a module each, and what they share. `rust/front/tests/fuzz_seeds.rs` checks
+//! them as well, on the inputs in `seeds`.
 
 pub mod asked;
 pub mod cost;

@@ -1,4 +1,5 @@
-//! Whatever pieces come, what is written of them is a message: its events have the grammar of one, and streamed and whole it has the same blocks.
+//! Whatever pieces come, what is written of them is a message: its events have the grammar of one, and streamed and
+//! whole it has the same blocks.
 
 use arbitrary::Arbitrary;
 use serde_json::Value;
@@ -93,7 +94,8 @@ fn written(said: &[Said<'_>], streams: bool) -> Vec<u8> {
     out
 }
 
-/// Checks that events are those of a message, or of one that an error breaks off, and gives its blocks as they were opened.
+/// Checks that events are those of a message, or of one that an error breaks off, and gives its blocks as they were
+/// opened.
 pub(super) fn check_grammar(stream: &[u8]) -> Vec<Value> {
     let mut blocks = Vec::new();
     let (mut begun, mut open, mut stopped, mut ended) = (false, false, false, false);

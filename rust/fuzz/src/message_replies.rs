@@ -1,5 +1,5 @@
-//! A reply of the Messages interface for another's client, and the other way round: see [`translated`](super::translated). What a client of
-//! Messages is sent has the grammar of a message.
+//! A reply of the Messages interface for another's client, and the other way round: see
+//! [`translated`](super::translated). What a client of Messages is sent has the grammar of a message.
 
 use arbitrary::Arbitrary;
 use sluicegate_core::api::Api;

@@ -1,5 +1,6 @@
-//! A request of a client of Messages that is put to an upstream of another protocol, and one of another protocol for an upstream that speaks
-//! Messages, is JSON, is not much larger, has every text of the conversation, and is the same each time.
+//! A request of a client of Messages that is put to an upstream of another protocol, and one of another protocol for an
+//! upstream that speaks Messages, is JSON, is not much larger, has every text of the conversation, and is the same each
+//! time.
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! An edited request says what the edit says, and all that the edit does not name is there, byte for byte and in its order.
+//! An edited request says what the edit says, and all that the edit does not name is there, byte for byte and in its
+//! order.
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;

@@ -11,8 +11,8 @@ use sluicegate_core::protocols::responses::unfolding::unfold;
 
 const OWN: &[u8] = br#"{"id":"resp_1","object":"response","status":"queued","output":[]}"#;
 
-/// What may come of so many bytes: each text is said four times where it is closed, a byte that is not UTF-8 becomes three, and what
-/// frames them is longer than the shortest event.
+/// What may come of so many bytes: each text is said four times where it is closed, a byte that is not UTF-8 becomes
+/// three, and what frames them is longer than the shortest event.
 fn most(size: usize) -> usize {
     64 * size + 4096
 }

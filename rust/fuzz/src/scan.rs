@@ -5,7 +5,8 @@ use sluicegate_core::json::scan;
 
 /// Checks the property on one input.
 pub fn check(text: &[u8]) {
-    // serde_json bounds the depth at 128 open containers, and passes over strings that are not UTF-8 where it ignores them.
+    // serde_json bounds the depth at 128 open containers, and passes over strings that are not UTF-8 where it ignores
+    // them.
     let ours = scan::document(text, 127);
     let theirs = serde_json::from_slice::<IgnoredAny>(text);
     match (ours, theirs) {

@@ -1,5 +1,5 @@
-//! What holds for each reply that is made anew: whatever its bytes and however they were cut, the client gets the same, it is well formed,
-//! and it is not larger than the upstream's by more than a factor.
+//! What holds for each reply that is made anew: whatever its bytes and however they were cut, the client gets the same,
+//! it is well formed, and it is not larger than the upstream's by more than a factor.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use sluicegate_core::sse::event::Events;
 
 use super::Cut;
 
-/// Bytes to the client for each of the upstream's: an item of a few bytes is told of in six events, each with an id of up to 512 bytes.
+/// Bytes to the client for each of the upstream's: an item of a few bytes is told of in six events, each with an id of
+/// up to 512 bytes.
 const GROWTH: usize = 1024;
 
 /// What a reply of nothing may have.

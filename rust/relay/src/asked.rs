@@ -214,7 +214,8 @@ impl Forms {
         })
     }
 
-    /// The members of a response that repeat the request, for a reply that is translated. `model`: the upstream's name for it, shown where the upstream gives none.
+    /// The members of a response that repeat the request, for a reply that is translated. `model`: the upstream's name
+    /// for it, shown where the upstream gives none.
     pub(crate) fn asked(&self, model: Option<&str>) -> Option<Asked> {
         let asked = self.responses.as_ref()?;
         let model = model.or_else(|| asked.request.model());

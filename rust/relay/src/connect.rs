@@ -1,5 +1,5 @@
-//! Connections to an upstream: one deadline over transport and TLS, and a note of how a connection has been used, so that one that died
-//! while idle is distinguished from an upstream that fails.
+//! Connections to an upstream: one deadline over transport and TLS, and a note of how a connection has been used, so
+//! that one that died while idle is distinguished from an upstream that fails.
 
 use std::io;
 use std::pin::Pin;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-/// What is taken of the room for all copies at once, in bytes. All engines share that room, and a token's way should hardly ever touch what is
-/// shared.
+/// What is taken of the room for all copies at once, in bytes. All engines share that room, and a token's way should
+/// hardly ever touch what is shared.
 const STEP: usize = 4096;
 
 /// The room for all copies together.

@@ -55,7 +55,8 @@ impl Deadlines {
             .min_by_key(|(at, _)| *at)
     }
 
-    /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the meantime.
+    /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the
+    /// meantime.
     pub(crate) fn wake(&self, progress: &Progress, now: Instant) -> Option<Instant> {
         let next = self.next(progress).map(|(at, _)| at);
         // The only one that does not count from the start.

@@ -76,8 +76,8 @@ pub(crate) enum Dial<R = Lookup> {
 }
 
 impl<R> Dial<R> {
-    /// Over TCP, to the addresses that `resolver` finds: IPv6 and IPv4 a moment apart (RFC 8305), those of a family in turn, each
-    /// with its share of `deadline`.
+    /// Over TCP, to the addresses that `resolver` finds: IPv6 and IPv4 a moment apart (RFC 8305), those of a family in
+    /// turn, each with its share of `deadline`.
     pub(crate) fn tcp(resolver: R, deadline: Option<Duration>) -> Self {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.set_nodelay(true);

@@ -1,5 +1,5 @@
-//! The interface to decisions that the relay does not make itself: the next upstream, the cost of a usage object, what to do with the
-//! record.
+//! The interface to decisions that the relay does not make itself: the next upstream, the cost of a usage object, what
+//! to do with the record.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -70,8 +70,8 @@ pub trait Director: Send + Sync + 'static {
     /// For [`Pricing::Asked`]: prices usage. Used on a thread that may block.
     fn pricer(&self) -> Box<dyn Pricer + Send>;
 
-    /// The exchange is over. Called once, before the last frame of the reply is handed over. `copy`: the reply's body, where it
-    /// was to be copied and all of it was.
+    /// The exchange is over. Called once, before the last frame of the reply is handed over. `copy`: the reply's body,
+    /// where it was to be copied and all of it was.
     fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>);
 }
 

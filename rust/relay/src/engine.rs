@@ -1,4 +1,5 @@
-//! The engine threads: each runs one current-thread runtime, on which an exchange lives from its first byte to its last.
+//! The engine threads: each runs one current-thread runtime, on which an exchange lives from its first byte to its
+//! last.
 
 use std::future::Future;
 use std::io;
@@ -19,8 +20,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// The part of it in which an exchange may still ask what to tell its client.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(700);
 
-/// How many turns an engine's tasks get once no exchange is under way, in each of which some sixty of them run: over HTTP/2 a connection is a
-/// task of its own, which has yet to write what its exchanges have handed over.
+/// How many turns an engine's tasks get once no exchange is under way, in each of which some sixty of them run: over
+/// HTTP/2 a connection is a task of its own, which has yet to write what its exchanges have handed over.
 const LAST_TURNS: u32 = 256;
 
 /// What all engines of a process share: nothing that a token's way touches.
@@ -170,8 +171,8 @@ impl Drop for Engines {
     }
 }
 
-/// How much less an engine's threads for large texts count than itself, where there are fewer cores than threads that could use them. On
-/// two cores a stream beside eight texts of 32 MiB paused for 2 s without.
+/// How much less an engine's threads for large texts count than itself, where there are fewer cores than threads that
+/// could use them. On two cores a stream beside eight texts of 32 MiB paused for 2 s without.
 const NICE: i32 = 10;
 
 /// What each thread for large texts begins with.

@@ -9,11 +9,13 @@ use sluicegate_core::record;
 /// The most that is read of one, in bytes: what is longer is cut, and then it is no JSON.
 pub(crate) const MOST_READ: usize = 1024 * 1024;
 
-/// Up to so many bytes it is passed on as it is. Those that were recorded have some hundred; servers that repeat what was wrong with a
-/// request may need many times that. It is held as long as another upstream serves the request, by each request that it befell.
+/// Up to so many bytes it is passed on as it is. Those that were recorded have some hundred; servers that repeat what
+/// was wrong with a request may need many times that. It is held as long as another upstream serves the request, by
+/// each request that it befell.
 pub(crate) const MOST_KEPT: usize = 64 * 1024;
 
-/// All of `body`, or, where it is larger than [`MOST_KEPT`], an error object with what it says in short. Empty where it says nothing.
+/// All of `body`, or, where it is larger than [`MOST_KEPT`], an error object with what it says in short. Empty where it
+/// says nothing.
 pub(crate) fn kept(body: Bytes) -> Bytes {
     if body.len() <= MOST_KEPT {
         return body;

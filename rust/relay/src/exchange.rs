@@ -97,7 +97,8 @@ enum Tried {
 
 /// An exchange at work. Its drop settles the outcome where the task was ended from outside.
 struct Session {
-    /// `None` once the reply has begun: no other attempt follows then, and a held stream must not hold its request's body.
+    /// `None` once the reply has begun: no other attempt follows then, and a held stream must not hold its request's
+    /// body.
     given: Option<Box<Given>>,
     api: Api,
     streams: bool,
@@ -118,7 +119,8 @@ struct Session {
 }
 
 impl Exchange {
-    /// Its life, on `engine`'s thread. Gives its sink back once the last frame is in it: the client may still have to take it.
+    /// Its life, on `engine`'s thread. Gives its sink back once the last frame is in it: the client may still have to
+    /// take it.
     ///
     /// Not all of it is an `async` block: that would have room for the exchange twice, as it comes and as it is kept.
     pub fn run(self, engine: &Engine) -> impl Future<Output = Option<Sink>> + Send + 'static {

@@ -149,8 +149,8 @@ pub struct Fault {
     pub headers: HeaderList,
     /// The upstream's error body, for [`FaultKind::Status`]; of a large one what it says, in short.
     pub body: Bytes,
-    /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`]; how the body begins that
-    /// is no reply of the API, for [`FaultKind::Protocol`].
+    /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`]; how
+    /// the body begins that is no reply of the API, for [`FaultKind::Protocol`].
     pub detail: Option<Box<str>>,
     /// The member of the request that is at fault, for [`FaultKind::Untranslatable`].
     pub param: Option<Box<str>>,
@@ -180,8 +180,8 @@ impl Fault {
         }
     }
 
-    /// For the client: the upstream's configured name and what happened; no address, key or header, and of a body no more than the start
-    /// of one that is no reply of the API.
+    /// For the client: the upstream's configured name and what happened; no address, key or header, and of a body no
+    /// more than the start of one that is no reply of the API.
     pub fn message(&self) -> String {
         match (self.status, &self.detail) {
             (None, Some(detail)) if self.kind == FaultKind::Untranslatable => detail.to_string(),

@@ -1,5 +1,5 @@
-//! The times between a reply's tokens, as far as they are the upstream's: without those in which it was not read because the client took
-//! nothing.
+//! The times between a reply's tokens, as far as they are the upstream's: without those in which it was not read
+//! because the client took nothing.
 
 use std::time::Duration;
 

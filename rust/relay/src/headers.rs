@@ -1,4 +1,5 @@
-//! Which headers are forwarded, of requests and of replies: those that are named here, and those that the upstream's configuration adds.
+//! Which headers are forwarded, of requests and of replies: those that are named here, and those that the upstream's
+//! configuration adds.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -42,7 +43,8 @@ const DOWN: [&str; 13] = [
     "retry-after-ms",
     "x-should-retry",
     "ratelimit",
-    // What the support of Anthropic, Azure, Amazon, Mistral and Cloudflare asks for; `x-request-id` is the gateway's own.
+    // What the support of Anthropic, Azure, Amazon, Mistral and Cloudflare asks for; `x-request-id` is the gateway's
+    // own.
     "request-id",
     "apim-request-id",
     "x-ms-request-id",
@@ -65,8 +67,8 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Made anew for each hop, or a secret between the client and the gateway: no configuration adds them. `authorization` and `x-api-key`
-/// have a setting of their own.
+/// Made anew for each hop, or a secret between the client and the gateway: no configuration adds them. `authorization`
+/// and `x-api-key` have a setting of their own.
 const NEVER_UP: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -224,8 +226,8 @@ pub(crate) fn list(headers: &HeaderMap) -> HeaderList {
         .collect()
 }
 
-/// The head of the client's reply: of the upstream's headers those that go [`down`], our request id, the content type of what is really
-/// sent, and for an event stream what keeps proxies in front of us from holding it back.
+/// The head of the client's reply: of the upstream's headers those that go [`down`], our request id, the content type
+/// of what is really sent, and for an event stream what keeps proxies in front of us from holding it back.
 pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) -> HeaderList {
     let mut headers = list(upstream);
     headers.retain(|(name, _)| name.as_ref() != b"content-type");

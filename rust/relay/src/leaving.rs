@@ -1,4 +1,5 @@
-//! A client that has left: the connection to its upstream is closed at once, or the reply is read on, within bounds, for the usage at its end.
+//! A client that has left: the connection to its upstream is closed at once, or the reply is read on, within bounds,
+//! for the usage at its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::engine::Shared;
 
-/// How far replies without a client are read. Past any of these the upstream is closed, and what was counted is the record.
+/// How far replies without a client are read. Past any of these the upstream is closed, and what was counted is the
+/// record.
 #[derive(Debug, Clone, Copy)]
 pub struct DrainLimits {
     /// From the client's leaving; the upstream's own deadlines run as well.

@@ -1,8 +1,9 @@
 //! Upstream connections, deadlines and the pump: everything of sluicegate that waits for an upstream.
 //!
-//! The engine threads ([`Engines`]) each run one tokio runtime. An exchange ([`exchange`]) takes a client's request to an upstream
-//! ([`upstream`]), feeds the reply through the core's pipeline ([`pump`]) and puts frames into a [`Sink`]. What has to be
-//! decided on the way is asked of a [`Director`]. Knows the core; knows neither Python nor the server in front.
+//! The engine threads ([`Engines`]) each run one tokio runtime. An exchange ([`exchange`]) takes a client's request to
+//! an upstream ([`upstream`]), feeds the reply through the core's pipeline ([`pump`]) and puts frames into a [`Sink`].
+//! What has to be decided on the way is asked of a [`Director`]. Knows the core; knows neither Python nor the server in
+//! front.
 
 #![warn(missing_docs)]
 

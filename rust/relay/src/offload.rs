@@ -2,8 +2,8 @@
 
 use std::panic::resume_unwind;
 
-/// Work on more bytes than this is done on a thread of its own: an engine's other streams would wait for it. Scanning and editing run at
-/// more than 1 GB/s, so that what stays costs a fraction of a millisecond.
+/// Work on more bytes than this is done on a thread of its own: an engine's other streams would wait for it. Scanning
+/// and editing run at more than 1 GB/s, so that what stays costs a fraction of a millisecond.
 pub const LARGE: usize = 256 * 1024;
 
 /// Do `work` here, or, where it is `large`, on a thread that may take its time.

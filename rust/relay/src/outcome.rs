@@ -1,6 +1,7 @@
 //! How an exchange ended.
 //!
-//! Names are shared and not copied: a record is dropped on another thread than the one that made it, and what is freed there costs more.
+//! Names are shared and not copied: a record is dropped on another thread than the one that made it, and what is freed
+//! there costs more.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,8 +29,9 @@ use crate::offload::{LARGE, offload};
 use crate::outcome::Outcome;
 use crate::reply::Sink;
 
-/// How much of a reply is held back at most while another upstream could still take over: known preambles are one or two events that come at
-/// once (Azure's filter chunk, `response.created` with the request's tools repeated). Past these bounds an upstream is at work.
+/// How much of a reply is held back at most while another upstream could still take over: known preambles are one or
+/// two events that come at once (Azure's filter chunk, `response.created` with the request's tools repeated). Past
+/// these bounds an upstream is at work.
 const HOLD_BYTES: usize = 256 * 1024;
 const HOLD_EVENTS: u64 = 64;
 const HOLD_TIME: Duration = Duration::from_secs(10);
@@ -69,7 +70,8 @@ pub(crate) struct Client<'a> {
     pub(crate) director: &'a mut dyn Director,
     /// The upstream's.
     pub(crate) status: StatusCode,
-    /// Those of the upstream's that the client gets; none once the reply has begun: they hold on to the whole read that they came in.
+    /// Those of the upstream's that the client gets; none once the reply has begun: they hold on to the whole read that
+    /// they came in.
     pub(crate) headers: HeaderMap,
     pub(crate) request_id: &'a str,
     pub(crate) keepalive: &'a mut KeepAlive,
@@ -161,8 +163,8 @@ impl Pump {
                 if here && client.sink.has_left() {
                     return Poll::Ready(Turn::Left);
                 }
-                // A turn that reads needs nobody to wake it, so that a short reply never arms its timer. But what is always ready to be read
-                // must not hide the relay's closing or a deadline.
+                // A turn that reads needs nobody to wake it, so that a short reply never arms its timer. But what is
+                // always ready to be read must not hide the relay's closing or a deadline.
                 if (reads + 1) % READS_PER_TURN == 0 {
                     if closing.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Turn::Closing);
@@ -279,8 +281,8 @@ impl Pump {
         }
     }
 
-    /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their deadline
-    /// forward without touching it.
+    /// The timer is armed for the earliest that could be due, and looked after only when it fires: tokens move their
+    /// deadline forward without touching it.
     fn poll_timer(&mut self, cx: &mut Context<'_>, client: &mut Client<'_>) -> Poll<Turn> {
         let Client {
             keepalive, leaving, ..
@@ -354,7 +356,8 @@ impl Pump {
         self.hand_over_unless_held(client)
     }
 
-    /// Take a read, or the end, through the pipeline: on this thread if that is little work and no price has to be asked for.
+    /// Take a read, or the end, through the pipeline: on this thread if that is little work and no price has to be
+    /// asked for.
     async fn pass(
         &mut self,
         data: Option<Bytes>,

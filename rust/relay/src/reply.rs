@@ -1,4 +1,5 @@
-//! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], and the client's side takes frames from a [`Reply`].
+//! The two ends of one reply on its way to a client: the exchange fills a [`Sink`], and the client's side takes frames
+//! from a [`Reply`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,8 +46,8 @@ enum CopyState {
     GivenUp(NotCopied),
 }
 
-/// Frames that have not been taken yet. The first one stays a slice of its read. Those behind it are copied into one buffer, so that they
-/// are sent at once, and so that small slices do not keep large reads in memory.
+/// Frames that have not been taken yet. The first one stays a slice of its read. Those behind it are copied into one
+/// buffer, so that they are sent at once, and so that small slices do not keep large reads in memory.
 #[derive(Default)]
 struct Waiting {
     first: Bytes,
@@ -107,7 +108,8 @@ struct Shared {
     bound: usize,
     /// Both ends are polled by one task: neither has to wake the other.
     inline: bool,
-    /// Where one task polls both ends: how long the client kept it from polling, in microseconds, not yet taken by the exchange.
+    /// Where one task polls both ends: how long the client kept it from polling, in microseconds, not yet taken by the
+    /// exchange.
     stalls: AtomicU64,
     sink: AtomicWaker,
     reply: AtomicWaker,
@@ -126,7 +128,8 @@ pub fn reply(bound: usize) -> (Sink, Reply) {
     ends(bound, false)
 }
 
-/// What waits at most in a reply that one task polls: many events, and little enough to be held for a client that takes nothing.
+/// What waits at most in a reply that one task polls: many events, and little enough to be held for a client that takes
+/// nothing.
 const INLINE_BOUND: usize = 16 * 1024;
 
 /// Both ends of a reply that one task polls: it takes what there is after each poll of the exchange.
@@ -305,7 +308,8 @@ impl Sink {
         false
     }
 
-    /// Wait until the client's side has taken everything. One that takes nothing for `stall` is cut: then the result is false.
+    /// Wait until the client's side has taken everything. One that takes nothing for `stall` is cut: then the result is
+    /// false.
     pub async fn flushed(self, stall: Option<Duration>) -> bool {
         loop {
             let before = self.shared.lock().waiting.len();
@@ -421,9 +425,8 @@ impl Reply {
         self.0.reply.register(cx.waker());
     }
 
-    /// The client is gone: the upstream is closed, or read on if the route is configured so. `stalled`: the client was disconnected because it
-    /// took nothing.
-    /// Idempotent.
+    /// The client is gone: the upstream is closed, or read on if the route is configured so. `stalled`: the client was
+    /// disconnected because it took nothing. Idempotent.
     pub fn leave(&mut self, stalled: bool) {
         let mut state = self.0.lock();
         state.stalled |= stalled;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 
-/// A `traceparent`. The trace is the request: an id of 32 hex digits, as the gateway makes them, is the trace's own, so that logs and
-/// traces are found by one number; any other is hashed. The upstream may record it: `01`.
+/// A `traceparent`. The trace is the request: an id of 32 hex digits, as the gateway makes them, is the trace's own, so
+/// that logs and traces are found by one number; any other is hashed. The upstream may record it: `01`.
 pub(crate) fn parent(request_id: &str) -> Option<HeaderValue> {
     static SEED: OnceLock<RandomState> = OnceLock::new();
     static SPANS: AtomicU64 = AtomicU64::new(0);

@@ -21,7 +21,8 @@ use crate::dial::{Dial, Lookup};
 use crate::headers;
 use crate::pool::PoolLimits;
 
-/// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the client asked for.
+/// Whether chat and completion requests to an upstream ask for a stream. What it answers is converted to what the
+/// client asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
     /// As the client asks.
@@ -55,7 +56,8 @@ pub struct UpstreamSettings {
     pub headers: Vec<(Bytes, Bytes)>,
     /// Our own key for it.
     pub key: Option<Bytes>,
-    /// Requests of the Messages interface carry the key as `x-api-key`; all others, and these where this is false, as a bearer token.
+    /// Requests of the Messages interface carry the key as `x-api-key`; all others, and these where this is false, as a
+    /// bearer token.
     pub x_api_key: bool,
     /// What it serves.
     pub serves: Serves,
@@ -87,8 +89,8 @@ pub struct UpstreamSettings {
     pub ca_file: Option<String>,
     /// PEM files of our own certificate, with its chain, and its private key, where the upstream asks for one.
     pub client_certificate: Option<(String, String)>,
-    /// Idle connections are closed after this. Self-hosted servers commonly close theirs after 5 s, and a request that meets
-    /// that moment is lost.
+    /// Idle connections are closed after this. Self-hosted servers commonly close theirs after 5 s, and a request that
+    /// meets that moment is lost.
     pub pool_idle: Duration,
     /// Idle connections kept.
     pub pool_max_idle: usize,

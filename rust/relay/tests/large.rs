@@ -1,4 +1,5 @@
-//! Requests and replies that are worked on by another thread than the engine's, and prices that are asked for there: the bytes are the same.
+//! Requests and replies that are worked on by another thread than the engine's, and prices that are asked for there:
+//! the bytes are the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // What fails here fails the test.
 
 mod support;

@@ -1,7 +1,7 @@
 //! Both ends of a measurement of a whole gateway: `mock`, the upstream behind it, and `load`, its clients.
 //!
-//! `mock` writes `{"address": "127.0.0.1:port"}` and serves until its standard input closes.
-//! `load PLAN` carries out one plan (a JSON object, see `plan.rs`) and writes its marks and result, a JSON object a line.
+//! `mock` writes `{"address": "127.0.0.1:port"}` and serves until its standard input closes. `load PLAN` carries out
+//! one plan (a JSON object, see `plan.rs`) and writes its marks and result, a JSON object a line.
 
 mod check;
 mod client;

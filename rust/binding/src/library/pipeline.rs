@@ -32,7 +32,8 @@ enum Price {
 struct Asker(AtomicUsize);
 
 impl Asker {
-    /// A number that no other living thread has, for less than the standard library's costs: the callable may be asked once an event.
+    /// A number that no other living thread has, for less than the standard library's costs: the callable may be asked
+    /// once an event.
     fn this_thread() -> usize {
         thread_local!(static PLACE: u8 = const { 0 });
         PLACE.with(|place| std::ptr::from_ref(place).addr())

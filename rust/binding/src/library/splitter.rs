@@ -13,8 +13,8 @@ use crate::errors;
 
 struct Machine {
     splitter: Splitter,
-    /// An event whose last byte so far is the CR of its blank line. It waits for the next byte, which may be the line feed of a CRLF:
-    /// events would depend on the cuts otherwise.
+    /// An event whose last byte so far is the CR of its blank line. It waits for the next byte, which may be the line
+    /// feed of a CRLF: events would depend on the cuts otherwise.
     at_cr: Vec<u8>,
     failure: Failure,
 }

@@ -12,8 +12,8 @@ const MAX_HEADER: usize = 512;
 /// Bytes of a character behind its first.
 const MAX_REST: usize = 3;
 
-/// Tokens that a header may have: `<|start|>`, `<|channel|>` and `<|constrain|>` are three. What has more was no header. Each token is
-/// weighed against all before it, so that their number has to be bounded for the work to be.
+/// Tokens that a header may have: `<|start|>`, `<|channel|>` and `<|constrain|>` are three. What has more was no
+/// header. Each token is weighed against all before it, so that their number has to be bounded for the work to be.
 const MAX_TOKENS: usize = 8;
 
 /// What stands in a message.

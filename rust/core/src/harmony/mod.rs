@@ -1,4 +1,5 @@
-//! The text of gpt-oss models as they write it, with the tokens of OpenAI's Harmony format in it, decoded into pieces of output.
+//! The text of gpt-oss models as they write it, with the tokens of OpenAI's Harmony format in it, decoded into pieces
+//! of output.
 //!
 //! ```text
 //! <|channel|>analysis<|message|>Weather: call the tool.<|end|>
@@ -15,11 +16,12 @@
 //! | `to=python` | a call of the custom tool `python`: its input is code, no JSON |
 //! | no channel, or an unknown one | text |
 //!
-//! A prompt ends in `<|start|>assistant`, so a reply begins inside a header; it may also begin with a header of its own, with part of one (`analysis`
-//! or ` to=…`), or with text where the prompt went further. Tokens may be missing: a message ends where the next begins, or with the
-//! reply. A header without `<|message|>` has as its message what follows its own words, as openai-harmony reads it when it is not
-//! strict. `<|message|>` and `<|constrain|>` within a message are text, and so are `<|start|>` and `<|channel|>` where no header follows them.
-//! A header has at most 512 bytes and 8 tokens: what is longer was none.
+//! A prompt ends in `<|start|>assistant`, so a reply begins inside a header; it may also begin with a header of its
+//! own, with part of one (`analysis` or ` to=…`), or with text where the prompt went further. Tokens may be missing: a
+//! message ends where the next begins, or with the reply. A header without `<|message|>` has as its message what
+//! follows its own words, as openai-harmony reads it when it is not strict. `<|message|>` and `<|constrain|>` within a
+//! message are text, and so are `<|start|>` and `<|channel|>` where no header follows them. A header has at most 512
+//! bytes and 8 tokens: what is longer was none.
 //!
 //! Format: <https://github.com/openai/harmony/blob/main/docs/format.md>.
 
@@ -98,7 +100,8 @@ impl Decoder {
         }
     }
 
-    /// The end of the text: the last message ends, though no token may say so. The decoder is then as new, but for the number of calls.
+    /// The end of the text: the last message ends, though no token may say so. The decoder is then as new, but for the
+    /// number of calls.
     pub fn finish(&mut self, out: &mut dyn FnMut(Piece<'_>)) {
         let held = std::mem::take(&mut self.held);
         self.text(whole_letters(&held), out);

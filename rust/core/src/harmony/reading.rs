@@ -7,8 +7,9 @@ use crate::limits::Limits;
 use crate::output::{Finish, Piece, Reader, Reason};
 use crate::protocols::chat::reading::{ChatChunks, read_unfolded};
 
-/// Reads chunks as [`ChatChunks`] does and decodes their text. What an upstream has taken out of the text itself, reasoning or calls, is
-/// given as it came. Log probabilities are left out: they tell of tokens, some of which are no text.
+/// Reads chunks as [`ChatChunks`] does and decodes their text. What an upstream has taken out of the text itself,
+/// reasoning or calls, is given as it came. Log probabilities are left out: they tell of tokens, some of which are no
+/// text.
 #[derive(Debug)]
 pub struct HarmonyChunks {
     chunks: ChatChunks,

@@ -2,7 +2,8 @@
 
 use crate::json::string;
 
-/// Spells text that comes in reads, cut anywhere, as between the quotes of a JSON string. Bytes that are not UTF-8 become U+FFFD.
+/// Spells text that comes in reads, cut anywhere, as between the quotes of a JSON string. Bytes that are not UTF-8
+/// become U+FFFD.
 #[derive(Clone, Debug, Default)]
 pub struct Speller {
     /// The beginning of a character.

@@ -7,7 +7,8 @@ use crate::api::Api;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 
-/// A text as it stands between the quotes of a JSON string, escapes untouched. Owned where it is put together of several.
+/// A text as it stands between the quotes of a JSON string, escapes untouched. Owned where it is put together of
+/// several.
 pub type Text<'a> = Cow<'a, [u8]>;
 
 /// Whether a text says at once that it is an error; tags may stand in front.
@@ -25,11 +26,11 @@ pub(crate) fn says_error(text: &[u8]) -> bool {
 pub struct Block<'a> {
     /// What it is.
     pub content: Content<'a>,
-    /// Where it stands: `messages[3].content[0]`, `messages[3].tool_calls[1]`, `messages[3].content` of a string; of a block that is an
-    /// item, the item's place.
+    /// Where it stands: `messages[3].content[0]`, `messages[3].tool_calls[1]`, `messages[3].content` of a string; of a
+    /// block that is an item, the item's place.
     pub spot: Spot,
-    /// As the client wrote it: a part, a block or an item, or the string that is the whole content. `cache_control` and what else a
-    /// vendor has put beside it is there.
+    /// As the client wrote it: a part, a block or an item, or the string that is the whole content. `cache_control` and
+    /// what else a vendor has put beside it is there.
     pub source: Option<Node<'a>>,
 }
 
@@ -104,8 +105,9 @@ pub struct File<'a> {
     pub name: Option<Text<'a>>,
     /// Its content, or where it is. The first of several is here: content, id, address.
     pub media: Media<'a>,
-    /// The object that holds `filename`, `file_data`, `file_id` and `file_url` as both protocols of OpenAI spell them, with members that nobody
-    /// here knows; none of Messages. Those that a protocol of OpenAI writes are copied from here.
+    /// The object that holds `filename`, `file_data`, `file_id` and `file_url` as both protocols of OpenAI spell them,
+    /// with members that nobody here knows; none of Messages. Those that a protocol of OpenAI writes are copied from
+    /// here.
     pub object: Option<Node<'a>>,
 }
 
@@ -164,8 +166,8 @@ pub struct Call<'a> {
 /// What a tool is given.
 #[derive(Clone, Debug)]
 pub enum Payload<'a> {
-    /// The content of a string: of a function the text of a JSON object, of a custom tool the input itself. It may be empty, and it may be
-    /// no JSON.
+    /// The content of a string: of a function the text of a JSON object, of a custom tool the input itself. It may be
+    /// empty, and it may be no JSON.
     Text(Text<'a>),
     /// An object.
     Object(Node<'a>),
@@ -178,7 +180,8 @@ pub enum Seal<'a> {
     Signature(Text<'a>),
     /// What stands for a text that is not shown: `data` of a `redacted_thinking` block.
     Redacted(Text<'a>),
-    /// What an item of Responses has encrypted: `encrypted_content`. It belongs to the whole item, which is the block's source.
+    /// What an item of Responses has encrypted: `encrypted_content`. It belongs to the whole item, which is the block's
+    /// source.
     Encrypted(Text<'a>),
     /// What its maker, an upstream of another protocol, is to get back as it was.
     Wrapped(super::seal::Seal<'a>),
@@ -204,6 +207,7 @@ pub enum Scope {
     Part,
     /// A turn of its own.
     Item,
-    /// What a tool did that the provider itself runs. What came of it is in the text that the model made of it, so it may be left out.
+    /// What a tool did that the provider itself runs. What came of it is in the text that the model made of it, so it
+    /// may be left out.
     Trace,
 }

@@ -1,6 +1,8 @@
-//! Ids of calls as the protocol of an upstream takes them: letters, digits, `_` and `-`, not too many, and each one once.
+//! Ids of calls as the protocol of an upstream takes them: letters, digits, `_` and `-`, not too many, and each one
+//! once.
 //!
-//! What has to change is changed by what stands before it alone, so that what is sent of a conversation stays the same from turn to turn.
+//! What has to change is changed by what stands before it alone, so that what is sent of a conversation stays the same
+//! from turn to turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -73,8 +75,8 @@ impl CallIds {
         }
     }
 
-    /// The id of the call that a result named `id` belongs to: of several of the same name, the first without a result. None where there
-    /// is no such call.
+    /// The id of the call that a result named `id` belongs to: of several of the same name, the first without a result.
+    /// None where there is no such call.
     pub(crate) fn result(&mut self, id: &[u8]) -> Option<Box<str>> {
         let calls = self.calls.get_mut(string::decode(id).as_ref())?;
         Some(calls.open.pop_front().unwrap_or_else(|| calls.last.clone()))

@@ -1,9 +1,10 @@
-//! What a client asks for, whatever protocol it came in: a [`Conversation`], which each protocol reads out of its requests and writes
-//! its requests of.
+//! What a client asks for, whatever protocol it came in: a [`Conversation`], which each protocol reads out of its
+//! requests and writes its requests of.
 //!
-//! Nothing is copied that need not be: texts are the bytes between the quotes of the client's own JSON strings, escapes untouched, and
-//! values are [`Node`]s of its body. A writer does one of four things with each thing that it finds: it keeps it, changes it, leaves it out
-//! (and lists it, unless it speaks of cost, storage or display only), or refuses the request, since the answer depends on it.
+//! Nothing is copied that need not be: texts are the bytes between the quotes of the client's own JSON strings, escapes
+//! untouched, and values are [`Node`]s of its body. A writer does one of four things with each thing that it finds: it
+//! keeps it, changes it, leaves it out (and lists it, unless it speaks of cost, storage or display only), or refuses
+//! the request, since the answer depends on it.
 //!
 //! * [`block`]: what a turn is made of.
 //! * `left_out`: what of a request its upstream is not sent.
@@ -40,7 +41,8 @@ use crate::json::node::Node;
 
 /// Turns and blocks that one request may have, 131,072 in all.
 ///
-/// Anthropic takes 100,000 messages, and nobody sends more than some thousand. Each costs up to twenty times what it takes to spell it.
+/// Anthropic takes 100,000 messages, and nobody sends more than some thousand. Each costs up to twenty times what it
+/// takes to spell it.
 pub const MAX_BLOCKS: usize = 1 << 17;
 
 /// A client's request to a model.
@@ -48,10 +50,11 @@ pub const MAX_BLOCKS: usize = 1 << 17;
 pub struct Conversation<'a> {
     /// The protocol that the client speaks.
     pub api: Api,
-    /// What stands above all turns: `instructions` of Responses, `system` of Messages, a text each. The system's messages of Chat
-    /// Completions are turns.
+    /// What stands above all turns: `instructions` of Responses, `system` of Messages, a text each. The system's
+    /// messages of Chat Completions are turns.
     pub instructions: Vec<Block<'a>>,
-    /// The conversation, oldest first. Neighbours may have the same role: a turn is one message or one item, as the client sent it.
+    /// The conversation, oldest first. Neighbours may have the same role: a turn is one message or one item, as the
+    /// client sent it.
     pub turns: Vec<Turn<'a>>,
     /// The tools that are offered, in their order.
     pub tools: Vec<Tool<'a>>,
@@ -119,8 +122,8 @@ pub struct Format<'a> {
     pub source: Option<Node<'a>>,
     /// Where it stands.
     pub spot: Spot,
-    /// How long the answer is to be, a string, where the client says it beside the format: `text.verbosity`. Elsewhere it is
-    /// [`Setting::Verbosity`].
+    /// How long the answer is to be, a string, where the client says it beside the format: `text.verbosity`. Elsewhere
+    /// it is [`Setting::Verbosity`].
     pub verbosity: Option<Node<'a>>,
 }
 
@@ -138,8 +141,9 @@ pub enum FormatKind<'a> {
         schema: Option<Node<'a>>,
         /// `name`, a string.
         name: Option<Node<'a>>,
-        /// The object that holds `name`, `description`, `schema` and `strict` as both protocols of OpenAI spell them, with members that nobody
-        /// here knows: of Chat Completions in [`Format::source`], of Responses the same; none of Messages.
+        /// The object that holds `name`, `description`, `schema` and `strict` as both protocols of OpenAI spell them,
+        /// with members that nobody here knows: of Chat Completions in [`Format::source`], of Responses the same; none
+        /// of Messages.
         members: Option<Node<'a>>,
     },
     /// One that is not known. A protocol of OpenAI's is sent the source as it is.
@@ -151,14 +155,15 @@ pub enum FormatKind<'a> {
 pub struct Reasoning<'a> {
     /// Whether it is to think.
     pub mode: Thinking,
-    /// A string, `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`: `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
+    /// A string, `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`: `reasoning_effort`, `reasoning.effort`,
+    /// `output_config.effort`.
     pub effort: Option<Node<'a>>,
     /// The most tokens to think with, a number: `thinking.budget_tokens`.
     pub budget: Option<Node<'a>>,
     /// What of it is to be shown.
     pub shown: Shown<'a>,
-    /// The object `reasoning` of Responses, which clients of Chat Completions send, too (OpenRouter's), with members that nobody here
-    /// knows; none of Messages.
+    /// The object `reasoning` of Responses, which clients of Chat Completions send, too (OpenRouter's), with members
+    /// that nobody here knows; none of Messages.
     pub members: Option<Node<'a>>,
 }
 
@@ -193,8 +198,8 @@ pub enum Shown<'a> {
 pub struct Written {
     /// One JSON object.
     pub body: Bytes,
-    /// The parts that are not sent to the upstream, and on which the answer does not depend: `tools[2] (web_search)`. At most 16 of at most 64 bytes,
-    /// and behind them how many more there are.
+    /// The parts that are not sent to the upstream, and on which the answer does not depend: `tools[2] (web_search)`.
+    /// At most 16 of at most 64 bytes, and behind them how many more there are.
     pub left_out: Vec<Box<str>>,
     /// What the upstream calls the tools; None where all have their own names.
     pub names: Option<Arc<Names>>,

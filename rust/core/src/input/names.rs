@@ -1,7 +1,8 @@
-//! What an upstream calls what the client calls otherwise: the client's names of tools that are too long for it, or have characters that it does
-//! not take.
+//! What an upstream calls what the client calls otherwise: the client's names of tools that are too long for it, or
+//! have characters that it does not take.
 //!
-//! A name is adapted by a pure function, so that it is the same in each turn of a conversation: upstreams keep its beginning in a cache.
+//! A name is adapted by a pure function, so that it is the same in each turn of a conversation: upstreams keep its
+//! beginning in a cache.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,8 +42,8 @@ impl Names {
     }
 }
 
-/// `name` in at most `longest` letters, digits, `_` and `-`: the same name where it is that already, else what can stay of it, `_`, and eight
-/// hexadecimal digits of its hash.
+/// `name` in at most `longest` letters, digits, `_` and `-`: the same name where it is that already, else what can stay
+/// of it, `_`, and eight hexadecimal digits of its hash.
 ///
 /// ```
 /// use sluicegate_core::input::names::adapted;
@@ -69,8 +70,8 @@ pub fn adapted(name: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(adapted)
 }
 
-/// A name or an id, spelled as between the quotes of a JSON string, in at most `longest` bytes: see [`adapted`]. One that is short enough
-/// stays as it is, whatever its characters.
+/// A name or an id, spelled as between the quotes of a JSON string, in at most `longest` bytes: see [`adapted`]. One
+/// that is short enough stays as it is, whatever its characters.
 #[must_use]
 pub(crate) fn cut(name: &[u8], longest: usize) -> Cow<'_, [u8]> {
     if name.len() <= longest {

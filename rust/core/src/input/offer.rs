@@ -106,7 +106,8 @@ impl<'t, 'a> Offer<'t, 'a> {
         if !self.taken.contains(plain.as_str()) {
             return plain.into();
         }
-        // From where the last one of this name got its number: a search from the start for each would cost the square of them.
+        // From where the last one of this name got its number: a search from the start for each would cost the square
+        // of them.
         let number = self.numbers.entry(plain.clone()).or_insert(2);
         loop {
             let function = format!("{plain}_{number}");
@@ -123,7 +124,8 @@ fn key(namespace: Option<&str>, name: &str) -> (Option<Box<str>>, Box<str>) {
     (namespace.map(Into::into), name.into())
 }
 
-/// Names of functions are letters, digits, `_` and `-`: two underscores stand where Codex's own names of MCP tools have them.
+/// Names of functions are letters, digits, `_` and `-`: two underscores stand where Codex's own names of MCP tools have
+/// them.
 fn plain_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         None | Some("functions") => name.to_owned(),
@@ -132,7 +134,8 @@ fn plain_name(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The description of a function that stands for a custom tool, as a JSON string: the tool's own, and its grammar behind it.
+/// The description of a function that stands for a custom tool, as a JSON string: the tool's own, and its grammar
+/// behind it.
 pub fn write_custom_description(tool: &Tool<'_>, writer: &mut Writer) {
     let ToolKind::Custom {
         description,
@@ -161,8 +164,8 @@ pub fn write_custom_description(tool: &Tool<'_>, writer: &mut Writer) {
     ]);
 }
 
-/// The arguments of a function that stands for a custom tool, `{"input":"…"}`, as the content of a JSON string: `input` is the content of
-/// a JSON string, too.
+/// The arguments of a function that stands for a custom tool, `{"input":"…"}`, as the content of a JSON string: `input`
+/// is the content of a JSON string, too.
 #[must_use]
 pub fn custom_arguments(input: &[u8]) -> Cow<'static, [u8]> {
     let mut arguments = Vec::with_capacity(input.len() + 32);

@@ -205,8 +205,9 @@ impl Word {
 /// Members on the way to a [`Spot`].
 const DEPTH: usize = 4;
 
-/// A place in a request that is kept with what stands there: up to four members, each with the index of an element in it. It says what the
-/// client wrote, so that whoever refuses it names it as the client did. A way that is longer ends where there is no more room.
+/// A place in a request that is kept with what stands there: up to four members, each with the index of an element in
+/// it. It says what the client wrote, so that whoever refuses it names it as the client did. A way that is longer ends
+/// where there is no more room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     members: [Word; DEPTH],

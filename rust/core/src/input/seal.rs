@@ -1,8 +1,9 @@
 //! Reasoning on its way through a client that has no place for it: a text that only this gateway reads.
 //!
-//! Upstreams want their reasoning back as it was: a signature is checked against the block that it stands in, and encrypted reasoning against
-//! the item. A client of another protocol keeps one opaque text (`signature`, `data`, `encrypted_content`) and returns it. So that text is the
-//! whole block or item, and the protocol of its maker: `sg1.<api>.<base64url>`.
+//! Upstreams want their reasoning back as it was: a signature is checked against the block that it stands in, and
+//! encrypted reasoning against the item. A client of another protocol keeps one opaque text (`signature`, `data`,
+//! `encrypted_content`) and returns it. So that text is the whole block or item, and the protocol of its maker:
+//! `sg1.<api>.<base64url>`.
 //!
 //! A seal protects nothing: whoever holds one can read it and make another. Its maker checks what is in it.
 
@@ -19,7 +20,8 @@ use crate::json::splice::Splice;
 /// What every seal begins with. A body that does not hold it holds no seal.
 pub const PREFIX: &[u8] = b"sg1.";
 
-/// Appends the seal of `content`, JSON of `api`. Chat Completions has nothing to give back: its seal marks reasoning that nobody signed.
+/// Appends the seal of `content`, JSON of `api`. Chat Completions has nothing to give back: its seal marks reasoning
+/// that nobody signed.
 ///
 /// ```
 /// use sluicegate_core::api::Api;
@@ -54,7 +56,8 @@ pub struct Seal<'a> {
 }
 
 impl<'a> Seal<'a> {
-    /// The seal that a string's content is, spelled as it stands between the quotes. None where it is none: then it is somebody else's.
+    /// The seal that a string's content is, spelled as it stands between the quotes. None where it is none: then it is
+    /// somebody else's.
     #[must_use]
     pub fn of(spelled: &'a [u8]) -> Option<Self> {
         let rest = spelled.strip_prefix(PREFIX)?;

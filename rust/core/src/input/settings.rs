@@ -16,7 +16,8 @@ pub enum Setting {
     Stream,
     /// `stream_options`.
     StreamOptions,
-    /// The most tokens of the answer, those for reasoning included: `max_tokens`, `max_completion_tokens`, `max_output_tokens`.
+    /// The most tokens of the answer, those for reasoning included: `max_tokens`, `max_completion_tokens`,
+    /// `max_output_tokens`.
     MaxTokens,
     /// `temperature`
     Temperature,
@@ -41,7 +42,8 @@ pub enum Setting {
     /// Whether several tools may be called at once, a boolean: `parallel_tool_calls`. What every protocol can say is
     /// [`Choice::one_call`](super::Choice::one_call).
     ParallelCalls,
-    /// `service_tier`, in the words of OpenAI: `auto`, `default`, `flex`, `priority`. A reader of other words gives one of these.
+    /// `service_tier`, in the words of OpenAI: `auto`, `default`, `flex`, `priority`. A reader of other words gives one
+    /// of these.
     ServiceTier,
     /// Who the end user is, a string: `user`, `metadata.user_id`.
     User,
@@ -94,7 +96,8 @@ const PLACED: usize = Setting::Needed as usize;
 /// Members that the object of a request may have, 1,024: the protocols know some forty.
 pub const MAX_MEMBERS: usize = 1024;
 
-/// A table of a protocol's names: what a member of this name is, decoded. None for one that the protocol does not know, a vendor's own.
+/// A table of a protocol's names: what a member of this name is, decoded. None for one that the protocol does not know,
+/// a vendor's own.
 pub type Table = fn(&str) -> Option<Setting>;
 
 /// A member of the request's own object.
@@ -124,8 +127,8 @@ pub struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Those of `root`, a request's whole body. Of several members of a name the last counts; none where that is null. Where several names
-    /// mean the same setting, the one behind counts; [`set`](Self::set) says otherwise.
+    /// Those of `root`, a request's whole body. Of several members of a name the last counts; none where that is null.
+    /// Where several names mean the same setting, the one behind counts; [`set`](Self::set) says otherwise.
     ///
     /// # Errors
     /// More members than [`MAX_MEMBERS`].
@@ -158,7 +161,8 @@ impl<'a> Settings<'a> {
         self.root.bytes().len()
     }
 
-    /// The value of the member of this name, which has no place of its own; of several the last, and none where that is null.
+    /// The value of the member of this name, which has no place of its own; of several the last, and none where that is
+    /// null.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Node<'a>> {
         Some(self.find_member(name)?.value)
@@ -184,15 +188,16 @@ impl<'a> Settings<'a> {
         *self.values.get(setting as usize)?
     }
 
-    /// Gives a setting a value that stands elsewhere in the request, `metadata.user_id`, or none. [`members`](Self::members) stays as it is.
+    /// Gives a setting a value that stands elsewhere in the request, `metadata.user_id`, or none.
+    /// [`members`](Self::members) stays as it is.
     pub fn set(&mut self, setting: Setting, member: Option<Member<'a>>) {
         if let Some(slot) = self.values.get_mut(setting as usize) {
             *slot = member;
         }
     }
 
-    /// All members in the client's order, as often as they were given and null or not, each with what it is in the client's protocol;
-    /// None for a vendor's own.
+    /// All members in the client's order, as often as they were given and null or not, each with what it is in the
+    /// client's protocol; None for a vendor's own.
     #[must_use]
     pub fn members(&self) -> &[(Option<Setting>, Member<'a>)] {
         &self.members

@@ -8,10 +8,12 @@ use crate::json::node::Node;
 
 /// Tools that one request may offer, 4,096.
 ///
-/// OpenAI allows 128 at a time, agents with many servers offer a few hundred. Each costs a hundred times what it takes to read it.
+/// OpenAI allows 128 at a time, agents with many servers offer a few hundred. Each costs a hundred times what it takes
+/// to read it.
 pub const MAX_TOOLS: usize = 4096;
 
-/// A tool that is offered. Those of a namespace are tools of their own; of several with one name, a writer takes the last.
+/// A tool that is offered. Those of a namespace are tools of their own; of several with one name, a writer takes the
+/// last.
 #[derive(Clone, Debug)]
 pub struct Tool<'a> {
     /// What it is.
@@ -37,8 +39,8 @@ pub enum ToolKind<'a> {
         parameters: Option<Node<'a>>,
         /// Whether the model must keep to the schema.
         strict: Option<Node<'a>>,
-        /// The object that holds `name`, `description`, `parameters` and `strict` as both protocols of OpenAI spell them, with members that nobody
-        /// here knows: the tool itself, or its `function`. None of Messages.
+        /// The object that holds `name`, `description`, `parameters` and `strict` as both protocols of OpenAI spell
+        /// them, with members that nobody here knows: the tool itself, or its `function`. None of Messages.
         members: Option<Node<'a>>,
     },
     /// A custom tool, which takes a text.
@@ -56,8 +58,8 @@ pub enum ToolKind<'a> {
     Hosted {
         /// What it is called there: `web_search`, `bash_20250124`.
         kind: Cow<'a, str>,
-        /// Whether agents offer it with every request, so that it may be left out where there are other tools and none of these is forced. Others
-        /// name what the client itself has set up, such as files, a container or a server.
+        /// Whether agents offer it with every request, so that it may be left out where there are other tools and none
+        /// of these is forced. Others name what the client itself has set up, such as files, a container or a server.
         spare: bool,
     },
 }
@@ -123,7 +125,8 @@ pub enum ChoiceKind<'a> {
         /// Which.
         tools: Vec<Named<'a>>,
     },
-    /// A word or a form that only the client's protocol has, or that is not known. `kind` is its type, empty where it has none.
+    /// A word or a form that only the client's protocol has, or that is not known. `kind` is its type, empty where it
+    /// has none.
     Own {
         /// Its type, or the word.
         kind: Cow<'a, str>,

@@ -1,6 +1,7 @@
 //! Reading a JSON text once, from front to back, going into the objects and arrays that matter and skipping the rest.
 //!
-//! As strict as [`scan`](super::scan) is of values, and as frugal: no allocation, and no recursion but the caller's own.
+//! As strict as [`scan`](super::scan) is of values, and as frugal: no allocation, and no recursion but the caller's
+//! own.
 
 use super::scan::{Fault, Kind, Problem, Value, skip_space, value};
 use super::string;
@@ -96,8 +97,8 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Passes over the next value; where it is an object, `visit` is called in front of each member's value, with its key, and must pass
-    /// over that value.
+    /// Passes over the next value; where it is an object, `visit` is called in front of each member's value, with its
+    /// key, and must pass over that value.
     ///
     /// # Errors
     /// The value is malformed, or `visit` says so.
@@ -136,7 +137,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over the next value; where it is an array, `visit` is called in front of each of its values and must pass over it.
+    /// Passes over the next value; where it is an array, `visit` is called in front of each of its values and must pass
+    /// over it.
     ///
     /// # Errors
     /// The value is malformed, or `visit` says so.

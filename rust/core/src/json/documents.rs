@@ -1,6 +1,7 @@
 //! JSON documents one behind the other: a single reply, NDJSON, or documents with nothing between them.
 //!
-//! Only brackets and strings are looked at, enough to tell where a document ends; whether it is valid JSON is left to its reader.
+//! Only brackets and strings are looked at, enough to tell where a document ends; whether it is valid JSON is left to
+//! its reader.
 
 use bytes::Bytes;
 
@@ -13,7 +14,8 @@ const BOM: &[u8; 3] = b"\xEF\xBB\xBF";
 /// A part of a body. All parts in their order are the body, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// A whole document: an object, an array or a string, or a run of other bytes up to white space or the next of those.
+    /// A whole document: an object, an array or a string, or a run of other bytes up to white space or the next of
+    /// those.
     Document(Bytes),
     /// White space before, between or behind documents, or a byte-order mark. Where it is cut depends on the reads.
     Space(Bytes),
@@ -29,7 +31,8 @@ impl BodyPart {
     }
 }
 
-/// Cuts a body's reads into documents. A document that lies in one read is a slice of it; one that spans reads is copied.
+/// Cuts a body's reads into documents. A document that lies in one read is a slice of it; one that spans reads is
+/// copied.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -46,8 +49,8 @@ impl BodyPart {
 /// assert_eq!(documents.finish(), None);
 /// ```
 ///
-/// After an error it has failed for good: what it held is gone, each further [`feed`](Self::feed) gives the same error and
-/// [`finish`](Self::finish) gives nothing.
+/// After an error it has failed for good: what it held is gone, each further [`feed`](Self::feed) gives the same error
+/// and [`finish`](Self::finish) gives nothing.
 #[derive(Clone, Debug)]
 pub struct Documents {
     pending: Vec<u8>,
@@ -90,7 +93,8 @@ impl Documents {
     /// Takes in a read and appends what became whole to `parts`.
     ///
     /// # Errors
-    /// [`ErrorKind::DocumentTooLarge`], at the offset of the first byte too many. What came before that document is in `parts`.
+    /// [`ErrorKind::DocumentTooLarge`], at the offset of the first byte too many. What came before that document is in
+    /// `parts`.
     pub fn feed(&mut self, mut input: Bytes, parts: &mut Vec<BodyPart>) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -128,8 +132,8 @@ impl Documents {
         Ok(())
     }
 
-    /// The body has ended: what is left of a document that did not end, or None. A run of other bytes, which nothing ends but white
-    /// space or another document, is left too.
+    /// The body has ended: what is left of a document that did not end, or None. A run of other bytes, which nothing
+    /// ends but white space or another document, is left too.
     pub fn finish(&mut self) -> Option<Bytes> {
         let rest = std::mem::take(&mut self.pending);
         self.offset += rest.len() as u64;
@@ -155,7 +159,8 @@ impl Documents {
         Err(error)
     }
 
-    /// Reads on in the document that `input` begins or continues. Offset behind its end, or None when it goes on behind `input`.
+    /// Reads on in the document that `input` begins or continues. Offset behind its end, or None when it goes on behind
+    /// `input`.
     fn document_end(&mut self, input: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -214,9 +219,11 @@ impl Documents {
 
 /// Offset of the first bracket or quote.
 ///
-/// Whole blocks are tested without branching, which the compiler turns into vector code: replies with embeddings are mostly numbers.
+/// Whole blocks are tested without branching, which the compiler turns into vector code: replies with embeddings are
+/// mostly numbers.
 fn structural(bytes: &[u8]) -> Option<usize> {
-    // Brackets and braces differ in 0x20 only. A quote with that bit cleared, 0x02, passes here and is seen through below.
+    // Brackets and braces differ in 0x20 only. A quote with that bit cleared, 0x02, passes here and is seen through
+    // below.
     const fn may_be(byte: u8) -> u8 {
         let folded = byte | 0x20;
         (folded == b'{') as u8 | (folded == b'}') as u8 | (folded == b'"') as u8

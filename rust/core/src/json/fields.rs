@@ -17,7 +17,8 @@ pub(crate) struct Field<'a> {
     pub(crate) value: Value,
 }
 
-/// The members of `object`, none when it is no object. Of a key that is there twice the last value counts, as in most parsers.
+/// The members of `object`, none when it is no object. Of a key that is there twice the last value counts, as in most
+/// parsers.
 pub(crate) fn fields<'a>(text: &'a [u8], object: Value) -> Vec<Field<'a>> {
     if object.kind != Kind::Object {
         return Vec::new();

@@ -135,8 +135,8 @@ impl<'a> Node<'a> {
         value
     }
 
-    /// The content of an object's member of this name, between the quotes and escapes untouched; None unless it is a string that is not
-    /// empty.
+    /// The content of an object's member of this name, between the quotes and escapes untouched; None unless it is a
+    /// string that is not empty.
     #[must_use]
     pub fn filled(&self, name: &str) -> Option<&'a [u8]> {
         self.get(name)?

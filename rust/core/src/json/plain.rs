@@ -20,7 +20,8 @@ pub(super) const fn is_special(byte: u8) -> bool {
 
 /// A bit for each byte of the block that begins at `at`, set where the byte is special. None: fewer bytes are left.
 ///
-/// The whole block without a branch: the length of a token cannot be predicted, and a wrong guess costs more than all else here.
+/// The whole block without a branch: the length of a token cannot be predicted, and a wrong guess costs more than all
+/// else here.
 #[inline]
 pub(super) fn specials(text: &[u8], at: usize) -> Option<u32> {
     let (low, rest) = text.get(at..)?.split_first_chunk::<VECTOR>()?;
@@ -37,7 +38,8 @@ fn vector_specials(vector: [u8; VECTOR]) -> u32 {
     (quotes | escapes | controls).move_mask().cast_unsigned()
 }
 
-/// The high bits of the word's special bytes, exact up to the first of them (the borrow of a subtraction can only reach later ones).
+/// The high bits of the word's special bytes, exact up to the first of them (the borrow of a subtraction can only reach
+/// later ones).
 const fn word_specials(word: u64) -> u64 {
     const fn zeros(word: u64) -> u64 {
         word.wrapping_sub(LOW) & !word
@@ -48,8 +50,8 @@ const fn word_specials(word: u64) -> u64 {
     (quotes | escapes | controls) & HIGH
 }
 
-/// Offset of the first byte at or behind `at` that is special, or the text's length: for where [`specials`] ends, at the end of a text
-/// or in a string that is long.
+/// Offset of the first byte at or behind `at` that is special, or the text's length: for where [`specials`] ends, at
+/// the end of a text or in a string that is long.
 pub(super) fn plain_end(text: &[u8], mut at: usize) -> usize {
     const SHORT: usize = 64;
     let long = at.saturating_add(SHORT);
@@ -71,8 +73,8 @@ pub(super) fn plain_end(text: &[u8], mut at: usize) -> usize {
 
 /// [`plain_end`] for strings such as base64: 21 GB/s where the words alone make 5.
 ///
-/// Quotes and escapes are searched for, and what lies before them is then looked over once more, while it is in the cache, for control
-/// characters: a fold that becomes vector code, which a search for all of it does not.
+/// Quotes and escapes are searched for, and what lies before them is then looked over once more, while it is in the
+/// cache, for control characters: a fold that becomes vector code, which a search for all of it does not.
 #[inline(never)]
 fn long_plain_end(text: &[u8], mut at: usize) -> usize {
     const STEP: usize = 4096;

@@ -1,7 +1,8 @@
 //! A strict JSON scanner (RFC 8259): finds where things are, builds nothing.
 //!
-//! That a text is UTF-8 is checked where it is read as a document of its own. In an event's payload, which is read value by value, it is
-//! not: "UTF-8 decode", by which clients read an event stream, replaces such bytes, and what they see then is JSON.
+//! That a text is UTF-8 is checked where it is read as a document of its own. In an event's payload, which is read
+//! value by value, it is not: "UTF-8 decode", by which clients read an event stream, replaces such bytes, and what they
+//! see then is JSON.
 //!
 //! It never recurses and never allocates: the open containers are one bit each on the stack, so the depth is bounded by
 //! [`MAX_DEPTH`] whatever the caller allows. All positions are byte offsets into the text that was given.
@@ -215,8 +216,8 @@ fn check_utf8(text: &[u8]) -> Result<(), Fault> {
         .or_else(|error| fault(Problem::InvalidUtf8, error.valid_up_to()))
 }
 
-/// Reads one value that begins at or behind `at` (white space is skipped), checking all of it but whether it is UTF-8. What follows it is
-/// not looked at.
+/// Reads one value that begins at or behind `at` (white space is skipped), checking all of it but whether it is UTF-8.
+/// What follows it is not looked at.
 ///
 /// # Errors
 /// [`Fault`] when there is no whole value.
@@ -434,7 +435,8 @@ enum MembersState {
 }
 
 impl<'a> Members<'a> {
-    /// The members of `text`'s one document, which must be an object; bytes behind it other than white space are a fault.
+    /// The members of `text`'s one document, which must be an object; bytes behind it other than white space are a
+    /// fault.
     ///
     /// # Errors
     /// [`Fault`] when the document does not begin an object.

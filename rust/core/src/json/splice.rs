@@ -27,7 +27,8 @@ impl Splice {
         self.replace(at..at, with);
     }
 
-    /// Cuts elements out of an array, each with one comma: of all its elements, in their order, where each lies and whether it goes.
+    /// Cuts elements out of an array, each with one comma: of all its elements, in their order, where each lies and
+    /// whether it goes.
     pub fn cut_elements(&mut self, elements: impl Iterator<Item = (Range<usize>, bool)>) {
         // The end of the element before, and whether any stays so far.
         let mut before: Option<usize> = None;
@@ -90,7 +91,8 @@ impl Splice {
         }
     }
 
-    /// Appends `text` to `out`, edited. A range that reaches outside of `text`, or back into an earlier one, is cut to what is left.
+    /// Appends `text` to `out`, edited. A range that reaches outside of `text`, or back into an earlier one, is cut to
+    /// what is left.
     pub fn apply(&mut self, text: &[u8], out: &mut impl BufMut) {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut done = 0;

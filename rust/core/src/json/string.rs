@@ -27,12 +27,15 @@ fn escape_len(text: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// Checks the string content that begins at `start`, just behind the opening quote; returns the offset of the closing quote.
+/// Checks the string content that begins at `start`, just behind the opening quote; returns the offset of the closing
+/// quote.
 ///
-/// Whether the bytes are UTF-8 is not looked at: a byte that is not cannot hide a quote, and who decodes puts U+FFFD in its place.
+/// Whether the bytes are UTF-8 is not looked at: a byte that is not cannot hide a quote, and who decodes puts U+FFFD in
+/// its place.
 ///
 /// # Errors
-/// A raw control character, a bad escape, or the text's end. A lone surrogate escape is allowed, as RFC 8259's grammar allows it.
+/// A raw control character, a bad escape, or the text's end. A lone surrogate escape is allowed, as RFC 8259's grammar
+/// allows it.
 #[inline]
 pub fn content_end(text: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start;
@@ -83,7 +86,8 @@ pub(super) fn skip(text: &[u8], start: usize) -> Result<usize, Fault> {
     Ok(content_end(text, start + 1)? + 1)
 }
 
-/// One character of a string's content, and the bytes it took. A lone surrogate is U+FFFD. None at the end or at a broken escape.
+/// One character of a string's content, and the bytes it took. A lone surrogate is U+FFFD. None at the end or at a
+/// broken escape.
 fn next_char(content: &[u8]) -> Option<(char, usize)> {
     if content.first() != Some(&b'\\') {
         let head = content.get(..content.len().min(4))?;
@@ -171,8 +175,8 @@ pub fn decode(content: &[u8]) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
-/// Whether a string's content decodes to what a database takes for text: it has no lone surrogate, which no encoding of Unicode can
-/// write, and no NUL, which `PostgreSQL` refuses.
+/// Whether a string's content decodes to what a database takes for text: it has no lone surrogate, which no encoding of
+/// Unicode can write, and no NUL, which `PostgreSQL` refuses.
 #[must_use]
 pub fn is_storable(content: &[u8]) -> bool {
     let mut rest = content;
@@ -214,8 +218,8 @@ pub fn spell(text: &str, out: &mut Vec<u8>) {
     spell_bytes(text.as_bytes(), out);
 }
 
-/// [`spell`] for bytes that are text already, such as JSON that is to stand in a JSON string: what is spelled is spelled once more, and
-/// never decoded.
+/// [`spell`] for bytes that are text already, such as JSON that is to stand in a JSON string: what is spelled is
+/// spelled once more, and never decoded.
 pub fn spell_bytes(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(place) = rest.iter().position(|&byte| is_special(byte)) {

@@ -2,7 +2,8 @@
 
 use super::string;
 
-/// A JSON text as it is written: commas come by themselves. That brackets match and keys stand in objects only is up to the caller.
+/// A JSON text as it is written: commas come by themselves. That brackets match and keys stand in objects only is up to
+/// the caller.
 ///
 /// ```
 /// use sluicegate_core::json::writer::Writer;

@@ -1,20 +1,22 @@
 //! Which tool call a piece belongs to.
 //!
-//! In the reference form each piece carries its call's `index`, and the first one `id`, `type` and the name as well. Upstreams break each part
-//! of that, so the index alone decides nothing:
+//! In the reference form each piece carries its call's `index`, and the first one `id`, `type` and the name as well.
+//! Upstreams break each part of that, so the index alone decides nothing:
 //!
 //! - no index at all, each call whole in one piece (Gemini: openai-python#2806, AstrBot#6661);
-//! - every call at index 0, told apart by their ids (dynamo#4723, smolagents#1569) or only by their names (CLIProxyAPI#5058);
-//! - the head of the second call at index 0, its arguments at 1 (agno#8879); an index that goes up inside one call (dirac#215);
+//! - every call at index 0, told apart by their ids (dynamo#4723, smolagents#1569) or only by their names
+//!   (CLIProxyAPI#5058);
+//! - the head of the second call at index 0, its arguments at 1 (agno#8879); an index that goes up inside one call
+//!   (dirac#215);
 //! - the name again in each piece (NVIDIA NIM, hermes-agent#12230), the id again in each piece;
 //! - a whole call sent a second time;
 //! - `null` for id, type, name and arguments in later pieces, or in the first (Writer).
 //!
-//! The rules: an id that is known names its call, unless another whole call comes with it at an index of its own (each call has the
-//! function's name for its id); an id that is new begins a call, unless the call at this index has none yet. Without an
-//! id, an index that is known names its call, a name at an unknown index begins one, and a piece with neither goes on with the last
-//! call. At a known index a name that comes after arguments begins a call where it differs, or where arguments that could be
-//! complete are followed by others.
+//! The rules: an id that is known names its call, unless another whole call comes with it at an index of its own (each
+//! call has the function's name for its id); an id that is new begins a call, unless the call at this index has none
+//! yet. Without an id, an index that is known names its call, a name at an unknown index begins one, and a piece with
+//! neither goes on with the last call. At a known index a name that comes after arguments begins a call where it
+//! differs, or where arguments that could be complete are followed by others.
 
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ use crate::json::node::Node;
 use super::Annotation;
 
 impl<'a> Annotation<'a> {
-    /// The annotation in a form that Chat Completions or the Responses interface know. Of what the Messages interface cites only links have
-    /// one, and where in the text they are cited is not known: both places are 0.
+    /// The annotation in a form that Chat Completions or the Responses interface know. Of what the Messages interface
+    /// cites only links have one, and where in the text they are cited is not known: both places are 0.
     pub(crate) fn known_to_openai(&self) -> Option<Cow<'a, [u8]>> {
         if self.api != Api::Messages {
             return Some(Cow::Borrowed(self.json));

@@ -1,8 +1,8 @@
-//! What a model puts out, piece by piece, whatever protocol it came in. Readers make pieces of a protocol, writers make a protocol of
-//! pieces, so that each protocol is read once and written once.
+//! What a model puts out, piece by piece, whatever protocol it came in. Readers make pieces of a protocol, writers make
+//! a protocol of pieces, so that each protocol is read once and written once.
 //!
-//! Text stays spelled as it stood between the quotes of a JSON string: it is moved from one document into another without being
-//! decoded. Half a surrogate pair may end one piece and begin the next.
+//! Text stays spelled as it stood between the quotes of a JSON string: it is moved from one document into another
+//! without being decoded. Half a surrogate pair may end one piece and begin the next.
 
 pub(crate) mod identity;
 mod link;
@@ -38,7 +38,8 @@ pub enum Piece<'a> {
     Call(Call<'a>),
     /// What has no pieces: an item or block of one protocol's own. Only a writer of that protocol has a place for it.
     Item(Item<'a>),
-    /// A part of the open item ends here: what follows of the same kind is the item's next part (of a summary, of a message's content).
+    /// A part of the open item ends here: what follows of the same kind is the item's next part (of a summary, of a
+    /// message's content).
     Part,
     /// What is open ends here: a piece of the same kind that follows begins a new item.
     Break,
@@ -70,15 +71,16 @@ pub enum Reasoning<'a> {
     Sealed(Sealed<'a>),
 }
 
-/// Reasoning that only the upstream that made it can read or check. It belongs to the readable reasoning before it in the same item, if
-/// there is any.
+/// Reasoning that only the upstream that made it can read or check. It belongs to the readable reasoning before it in
+/// the same item, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
     /// The protocol that the upstream speaks.
     pub api: Api,
     /// The signature, or the unreadable reasoning itself.
     pub data: Spelled<'a>,
-    /// It signs the text before it, which has to come back with it, byte for byte (`thinking` of the Messages interface).
+    /// It signs the text before it, which has to come back with it, byte for byte (`thinking` of the Messages
+    /// interface).
     pub signs_text: bool,
     /// The whole item that it stands in, a JSON object as it came, where its maker checks all of that (Responses).
     pub item: Option<&'a [u8]>,
@@ -232,7 +234,8 @@ pub trait Writer: Send {
     /// Takes one piece, and appends what can be sent to the client by now.
     fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>);
 
-    /// The reply's end: what is open is closed. Called once; nothing is written after it. `now`: seconds since 1970, where known.
+    /// The reply's end: what is open is closed. Called once; nothing is written after it. `now`: seconds since 1970,
+    /// where known.
     fn end(
         &mut self,
         ending: Ending<'_>,
@@ -247,8 +250,8 @@ pub trait Writer: Send {
 
 /// Makes pieces of a protocol.
 pub trait Reader: Send {
-    /// Reads the payload of one event and calls `give` with each of its pieces, in their order. Nothing is given of a payload that is
-    /// no JSON.
+    /// Reads the payload of one event and calls `give` with each of its pieces, in their order. Nothing is given of a
+    /// payload that is no JSON.
     ///
     /// # Errors
     /// `payload` is not one JSON document.
@@ -269,12 +272,13 @@ pub trait Reader: Send {
         Ok(())
     }
 
-    /// Whether what the payload that was read last gives, or what those behind it give, depends on what came before. Every payload like it
-    /// has to be read, then, and those behind it have to be read once more before they count as known.
+    /// Whether what the payload that was read last gives, or what those behind it give, depends on what came before.
+    /// Every payload like it has to be read, then, and those behind it have to be read once more before they count as
+    /// known.
     fn remembers(&self) -> bool;
 
-    /// Why the reply cannot be read to its end: there is more of it than can be told apart, or it is not one reply. Nothing is given any
-    /// more, and the reply cannot be completed.
+    /// Why the reply cannot be read to its end: there is more of it than can be told apart, or it is not one reply.
+    /// Nothing is given any more, and the reply cannot be completed.
     fn fault(&self) -> Option<ErrorKind> {
         None
     }

@@ -6,8 +6,8 @@ use super::{Call, Ending, Piece, Spent, Writer};
 use crate::input::Names;
 use crate::json::string;
 
-/// Writes what another writer does, with each call under the name that the client knows. A name that comes in parts stays as it is: no
-/// upstream that takes names apart is told other names.
+/// Writes what another writer does, with each call under the name that the client knows. A name that comes in parts
+/// stays as it is: no upstream that takes names apart is told other names.
 pub(crate) struct Named {
     names: Arc<Names>,
     writer: Box<dyn Writer>,

@@ -7,8 +7,8 @@ use crate::json::splice::Splice;
 use super::Spent;
 
 impl Spent<'_> {
-    /// Appends `object`, which has its counts and is still open, with the costs. What the upstream charged stands where the upstream had it,
-    /// unless that name is one of the added members'.
+    /// Appends `object`, which has its counts and is still open, with the costs. What the upstream charged stands where
+    /// the upstream had it, unless that name is one of the added members'.
     pub(crate) fn end(self, mut object: Vec<u8>, out: &mut Vec<u8>) {
         if let (Some(cost), Some(field)) =
             (&self.usage.upstream_cost, self.usage.upstream_cost_field)

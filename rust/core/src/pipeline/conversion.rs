@@ -1,4 +1,5 @@
-//! Replies in another form than the client asked for: makes a stream of a whole completion, or a completion of a stream.
+//! Replies in another form than the client asked for: makes a stream of a whole completion, or a completion of a
+//! stream.
 
 use bytes::Bytes;
 
@@ -60,7 +61,8 @@ impl Folding {
         }
     }
 
-    /// The end of the stream. A stream that broke off gives no completion: half an answer must not look like a whole one.
+    /// The end of the stream. A stream that broke off gives no completion: half an answer must not look like a whole
+    /// one.
     pub(super) fn finish(
         mut self,
         reply: &mut Reply,

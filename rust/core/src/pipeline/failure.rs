@@ -59,8 +59,8 @@ pub(super) fn events(failure: Failure<'_>, api: Api, known: Known<'_>) -> Vec<u8
     out
 }
 
-/// What is open is closed, then `error`, `response.failed` and the stream's end: clients of the Responses interface wait for a terminal event
-/// (`bifrost#6783`), and the numbers must go on without a gap.
+/// What is open is closed, then `error`, `response.failed` and the stream's end: clients of the Responses interface
+/// wait for a terminal event (`bifrost#6783`), and the numbers must go on without a gap.
 pub(super) fn response(failure: Option<Failure<'_>>, known: Known<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let ours = failure.map(Failure::in_pieces);

@@ -11,7 +11,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// What lies before `start` of `slice` goes on as it came, what lies in `start..end` is replaced by what `show` appends.
+    /// What lies before `start` of `slice` goes on as it came, what lies in `start..end` is replaced by what `show`
+    /// appends.
     pub(super) fn replace(
         &mut self,
         slice: &[u8],

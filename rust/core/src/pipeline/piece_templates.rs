@@ -1,4 +1,5 @@
-//! The pieces of output in events of one shape, so that an event of a known shape is translated without parsing it again.
+//! The pieces of output in events of one shape, so that an event of a known shape is translated without parsing it
+//! again.
 
 use crate::output::{Call, Piece, Reasoning, Text};
 
@@ -92,11 +93,12 @@ impl PieceNotes {
             .push((kind, start, start.wrapping_add(text.len())));
     }
 
-    /// The pieces of every event that differs from this one only in the content of its `holes`. None if which pieces an event
-    /// has depends on that content.
+    /// The pieces of every event that differs from this one only in the content of its `holes`. None if which pieces an
+    /// event has depends on that content.
     ///
-    /// It does not depend on it if each text fills exactly one hole, and each hole for output is filled by one text. Where two
-    /// holes hold output and only one was read as a text, the reader may have chosen between them by their content.
+    /// It does not depend on it if each text fills exactly one hole, and each hole for output is filled by one text.
+    /// Where two holes hold output and only one was read as a text, the reader may have chosen between them by their
+    /// content.
     pub(super) fn templates(&self, holes: &[Hole]) -> Option<Box<[PieceTemplate]>> {
         if self.has_other {
             return None;

@@ -37,7 +37,8 @@ pub(super) struct Reply {
     /// The client must not see payloads that are there for the usage alone.
     hides_usage: bool,
     pub(super) facts: Facts,
-    /// The first error that the upstream sent inside the reply, whole, so that an error written anew can repeat all of it.
+    /// The first error that the upstream sent inside the reply, whole, so that an error written anew can repeat all of
+    /// it.
     pub(super) error: Option<StreamError>,
     pub(super) edits: Splice,
     pub(super) payload: Payload,
@@ -208,7 +209,8 @@ impl Reply {
         }
     }
 
-    /// Whether the client must not see the payload: it did not ask for usage, and that is what the payload is there for.
+    /// Whether the client must not see the payload: it did not ask for usage, and that is what the payload is there
+    /// for.
     fn is_usage_only(&self, source: Source) -> bool {
         self.hides_usage
             && matches!(source, Source::Event { .. })

@@ -5,8 +5,8 @@ use super::template::{Example, Match, Template};
 /// Shapes remembered at once. Streams alternate between few: text and reasoning, or the choices of `n` > 1.
 const MAX_TEMPLATES: usize = 4;
 
-/// Templates in a row that were learned and never used, after which learning pauses: each event of such a stream has something in
-/// it that no other has.
+/// Templates in a row that were learned and never used, after which learning pauses: each event of such a stream has
+/// something in it that no other has.
 const MAX_UNUSED: u32 = 8;
 
 /// Events that such a pause lasts.
@@ -41,7 +41,8 @@ impl Telling {
         Some(Telling { at, bytes })
     }
 
-    /// Which shape to try. Without a branch: where shapes take turns as chance has it, a wrong guess costs as much as the comparison.
+    /// Which shape to try. Without a branch: where shapes take turns as chance has it, a wrong guess costs as much as
+    /// the comparison.
     #[inline]
     fn choose(&self, bytes: &[u8], last: usize) -> usize {
         let found = bytes.get(self.at).copied().unwrap_or_default();

@@ -149,7 +149,8 @@ impl Stream {
     }
 }
 
-/// What events of a shape mean for a response that is forwarded. None if an event changes more than one text, or not by one hole alone.
+/// What events of a shape mean for a response that is forwarded. None if an event changes more than one text, or not by
+/// one hole alone.
 fn forwarded_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
     let mut outputs = (0..)
         .zip(holes)
@@ -165,8 +166,8 @@ fn forwarded_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
     })
 }
 
-/// Remembers the shape of an event that was parsed, whose data begins at `data_start` and is one line. `meaning` gives what such
-/// events mean, by the holes of their data; if it gives None, nothing is remembered.
+/// Remembers the shape of an event that was parsed, whose data begins at `data_start` and is one line. `meaning` gives
+/// what such events mean, by the holes of their data; if it gives None, nothing is remembered.
 pub(super) fn learn(
     shapes: &mut Shapes,
     event: &RawEvent<'_>,
@@ -220,7 +221,8 @@ pub(super) fn note(found: &Match, template: &Template, reply: &mut Reply) {
     }
 }
 
-/// Writes the event at `range` of `slice`, which was recognised, as the client gets it, where that differs from the event itself.
+/// Writes the event at `range` of `slice`, which was recognised, as the client gets it, where that differs from the
+/// event itself.
 fn show(
     slice: &[u8],
     range: Range<usize>,
@@ -258,8 +260,8 @@ fn show(
 /// What one event was found to be.
 pub(super) struct Read {
     pub(super) verdict: Verdict,
-    /// Where its data begins, if that is one line with nothing but text and counts: no end, no error. Such an event may be recognised by
-    /// its shape.
+    /// Where its data begins, if that is one line with nothing but text and counts: no end, no error. Such an event may
+    /// be recognised by its shape.
     pub(super) plain_from: Option<usize>,
 }
 

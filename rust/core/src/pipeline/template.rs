@@ -1,8 +1,9 @@
 //! Recognising an event without parsing it: most events of a stream differ from an earlier one only in their text.
 //!
-//! A template is an event that was read in full, with holes where its text, its padding and its numbers stood. Bytes that are equal to it
-//! outside the holes, and hold in each hole a token of the same type, are an event that would be read the same: the same members in
-//! the same places, with other text. So nothing is lost by comparing, and comparing is many times as fast as reading.
+//! A template is an event that was read in full, with holes where its text, its padding and its numbers stood. Bytes
+//! that are equal to it outside the holes, and hold in each hole a token of the same type, are an event that would be
+//! read the same: the same members in the same places, with other text. So nothing is lost by comparing, and comparing
+//! is many times as fast as reading.
 
 use std::ops::Range;
 
@@ -263,7 +264,8 @@ impl Template {
         })
     }
 
-    /// Where in the event that matched last `,` and `members` are to be inserted, if nothing else has to be done for them.
+    /// Where in the event that matched last `,` and `members` are to be inserted, if nothing else has to be done for
+    /// them.
     pub(super) fn addition(&self, members: &Members) -> Option<usize> {
         let (anchor, known) = self.priced.as_ref()?.addition.as_ref()?;
         members.is_like(known).then(|| self.locate(*anchor))

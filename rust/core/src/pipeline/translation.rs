@@ -1,7 +1,7 @@
 //! Replies in another protocol than the client's: read as pieces of output, and written anew.
 //!
-//! The upstream may stream or not, and so may the client. Whatever the upstream sends becomes chunks, and all chunks go through the same
-//! writer: so a reply is the same however it came and however it is asked for.
+//! The upstream may stream or not, and so may the client. Whatever the upstream sends becomes chunks, and all chunks go
+//! through the same writer: so a reply is the same however it came and however it is asked for.
 
 use bytes::Bytes;
 
@@ -36,8 +36,8 @@ pub(super) struct Translation {
     client_streams: bool,
     clock: Option<Clock>,
     limits: Limits,
-    /// What a client that does not stream will get. It is shown when the reply has ended well, since until then an error may still come, whose
-    /// place is then the status.
+    /// What a client that does not stream will get. It is shown when the reply has ended well, since until then an
+    /// error may still come, whose place is then the status.
     document: Vec<u8>,
     /// The reply's end is written.
     ended: bool,
@@ -58,8 +58,9 @@ struct EventSource {
 }
 
 impl Translation {
-    /// The translation that `plan` asks for; None where the reply is forwarded. `mode`: how the upstream's reply comes, where that is
-    /// known. In the other form than the client asked for, it is read and written anew if nothing else makes the one of the other.
+    /// The translation that `plan` asks for; None where the reply is forwarded. `mode`: how the upstream's reply comes,
+    /// where that is known. In the other form than the client asked for, it is read and written anew if nothing else
+    /// makes the one of the other.
     ///
     /// # Errors
     /// Nobody reads the upstream's protocol, or nobody writes the client's.
@@ -194,7 +195,8 @@ impl Translation {
         Ok(())
     }
 
-    /// The reply cannot be completed. If it is not a stream, nothing of it has been sent yet, and the error is its only document.
+    /// The reply cannot be completed. If it is not a stream, nothing of it has been sent yet, and the error is its only
+    /// document.
     pub(super) fn fail(&mut self, failure: failure::Failure<'_>, out: &mut Vec<Bytes>) {
         if self.ended {
             return;
@@ -224,7 +226,8 @@ impl Translation {
         pricer: &mut dyn Pricer,
         out: &mut Vec<u8>,
     ) {
-        // A stream is decoded with replacement (WHATWG HTML, 9.2.6): a byte that is no UTF-8 costs that character and nothing else.
+        // A stream is decoded with replacement (WHATWG HTML, 9.2.6): a byte that is no UTF-8 costs that character and
+        // nothing else.
         let decoded;
         let slice = match simdutf8::basic::from_utf8(slice) {
             Ok(_) => slice,

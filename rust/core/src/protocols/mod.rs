@@ -6,9 +6,9 @@
 //! * [`messages`]: the Messages interface.
 //! * [`responses`]: the Responses interface.
 //!
-//! What protocols share is in [`input`](crate::input) and [`output`](crate::output): they do not know each other. A reply goes to its
-//! client as it came where both sides speak the same; otherwise one protocol's reader makes pieces of it, and another's writer makes a reply
-//! of those.
+//! What protocols share is in [`input`](crate::input) and [`output`](crate::output): they do not know each other. A
+//! reply goes to its client as it came where both sides speak the same; otherwise one protocol's reader makes pieces of
+//! it, and another's writer makes a reply of those.
 
 pub mod chat;
 pub mod completions;
@@ -73,7 +73,8 @@ pub struct ClientSide {
     pub streams: bool,
     /// Shown as `model` instead of the upstream's name.
     pub reply_model: Option<Box<str>>,
-    /// A stream that is whole but for the last event of its protocol gets that event (transformers ends chat without `[DONE]`).
+    /// A stream that is whole but for the last event of its protocol gets that event (transformers ends chat without
+    /// `[DONE]`).
     pub completes: bool,
     /// What the upstream was told instead of the client's names of tools.
     pub names: Option<Arc<Names>>,
@@ -88,8 +89,8 @@ pub enum ClientProtocol {
     Completions(UsageChunk),
     /// Embeddings.
     Embeddings,
-    /// The Responses interface. What the client asked for is repeated in a response that is made or completed here; where it is not known,
-    /// such a response says that it is that of a request without settings.
+    /// The Responses interface. What the client asked for is repeated in a response that is made or completed here;
+    /// where it is not known, such a response says that it is that of a request without settings.
     Responses(Option<Asked>),
     /// The Messages interface, and what a message that is made here must not repeat.
     Messages(MessageNames),
@@ -105,7 +106,8 @@ pub struct UsageChunk {
 }
 
 impl ClientSide {
-    /// A client that gets what an upstream of the same protocol sends, usage and the upstream's own model name included.
+    /// A client that gets what an upstream of the same protocol sends, usage and the upstream's own model name
+    /// included.
     #[must_use]
     pub fn new(api: Api, streams: bool) -> Self {
         let usage = UsageChunk {
@@ -163,7 +165,8 @@ impl ClientSide {
         }
     }
 
-    /// What writes a reply for this client of the pieces that `upstream` says. None: replies of this protocol are not made here.
+    /// What writes a reply for this client of the pieces that `upstream` says. None: replies of this protocol are not
+    /// made here.
     pub(crate) fn writer(
         &self,
         upstream: &UpstreamSide,
@@ -220,11 +223,11 @@ pub struct UpstreamSide {
     pub declared_stream: bool,
     /// Its way of reporting usage; `None`: recognised from the usage object itself.
     pub dialect: Option<Dialect>,
-    /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony format included: it is
-    /// decoded, for clients of chat and of the Responses interface.
+    /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony
+    /// format included: it is decoded, for clients of chat and of the Responses interface.
     pub harmony: bool,
-    /// Where client and upstream both speak Responses, or both Messages: the events are read and made anew, so that what upstreams get wrong
-    /// in them comes out right. The upstream's own id is kept, and a response's `created_at`.
+    /// Where client and upstream both speak Responses, or both Messages: the events are read and made anew, so that
+    /// what upstreams get wrong in them comes out right. The upstream's own id is kept, and a response's `created_at`.
     pub repair: bool,
 }
 

@@ -132,7 +132,8 @@ impl Target {
     }
 }
 
-/// Reads a request to `api`: what it asks for, whatever protocol its upstream speaks. None where no request of this protocol is translated.
+/// Reads a request to `api`: what it asks for, whatever protocol its upstream speaks. None where no request of this
+/// protocol is translated.
 ///
 /// # Errors
 /// What is malformed.

@@ -1,10 +1,10 @@
-//! Which conversation a request belongs to: one number for all of its turns, so that they can be sent where a server still has their
-//! beginning in its cache.
+//! Which conversation a request belongs to: one number for all of its turns, so that they can be sent where a server
+//! still has their beginning in its cache.
 //!
-//! The number is that of `prompt_cache_key`, where the client gives one. Else it is made of what no later turn changes: the model, the
-//! tools, the instructions, and the messages up to the first one from the user. A system prompt alone would gather everybody on one server.
-//! Of messages only roles and texts count, because a stored message comes back with an id and in another form. It is XXH3 with 64 bits, so
-//! all machines agree on it.
+//! The number is that of `prompt_cache_key`, where the client gives one. Else it is made of what no later turn changes:
+//! the model, the tools, the instructions, and the messages up to the first one from the user. A system prompt alone
+//! would gather everybody on one server. Of messages only roles and texts count, because a stored message comes back
+//! with an id and in another form. It is XXH3 with 64 bits, so all machines agree on it.
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -114,8 +114,8 @@ impl Hash {
 }
 
 impl Request {
-    /// [`parse`](Self::parse) of a request to Chat Completions or Messages, and its conversation's number; none where there is nothing to tell it from
-    /// others.
+    /// [`parse`](Self::parse) of a request to Chat Completions or Messages, and its conversation's number; none where
+    /// there is nothing to tell it from others.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).

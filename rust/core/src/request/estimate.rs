@@ -1,4 +1,5 @@
-//! An estimate of how many tokens the input of a request to the Messages interface has, for upstreams that cannot count them.
+//! An estimate of how many tokens the input of a request to the Messages interface has, for upstreams that cannot count
+//! them.
 
 use super::Request;
 use crate::json::node::Node;
@@ -7,7 +8,8 @@ use crate::json::scan::Kind;
 /// Bytes of English text, or of code, that a token has on average.
 const BYTES_A_TOKEN: u64 = 4;
 
-/// Tokens that an image or a file counts for: the most that Anthropic's API counts for an image (its documentation, "Vision").
+/// Tokens that an image or a file counts for: the most that Anthropic's API counts for an image (its documentation,
+/// "Vision").
 const MEDIA_TOKENS: u64 = 1600;
 
 /// Contents within contents that are looked at: a tool's result in a message, and a document in that.
@@ -65,8 +67,8 @@ impl Counted {
 }
 
 impl Request {
-    /// About how many tokens the input has, at least 1: a quarter of the bytes of all text, of tools and of the calls to them, and a fixed
-    /// number for each image and file.
+    /// About how many tokens the input has, at least 1: a quarter of the bytes of all text, of tools and of the calls
+    /// to them, and a fixed number for each image and file.
     #[must_use]
     pub fn estimated_input_tokens(&self) -> u64 {
         let mut counted = Counted::default();

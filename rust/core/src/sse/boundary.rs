@@ -1,8 +1,8 @@
 //! Where events end in raw bytes, found from either side.
 //!
-//! An event ends with a blank line, and whether a line is blank can be told from the byte before its ending. So the last event end
-//! of a read is found from the back, without looking at what lies before it, and the event around a search hit without an index.
-//! All slices here begin at an event's start, behind a stream's byte-order mark.
+//! An event ends with a blank line, and whether a line is blank can be told from the byte before its ending. So the
+//! last event end of a read is found from the back, without looking at what lies before it, and the event around a
+//! search hit without an index. All slices here begin at an event's start, behind a stream's byte-order mark.
 
 use std::ops::Range;
 
@@ -10,13 +10,15 @@ use super::line::{CR, LF, behind_end, is_end};
 
 /// Offset behind the first event of `bytes`; None when no event is whole.
 ///
-/// The line feed of a CRLF belongs to the event where it is there; a CR that is the last byte ends the event all the same.
+/// The line feed of a CRLF belongs to the event where it is there; a CR that is the last byte ends the event all the
+/// same.
 #[must_use]
 pub fn first_end(bytes: &[u8]) -> Option<usize> {
     first_end_after(None, bytes)
 }
 
-/// Like [`first_end`], where part of the event, with `before` as its last byte, lies ahead of `bytes`. None: nothing lies ahead.
+/// Like [`first_end`], where part of the event, with `before` as its last byte, lies ahead of `bytes`. None: nothing
+/// lies ahead.
 pub(super) fn first_end_after(before: Option<u8>, bytes: &[u8]) -> Option<usize> {
     let continues_crlf = before == Some(CR) && bytes.first() == Some(&LF);
     let mut at = usize::from(continues_crlf);
@@ -57,7 +59,8 @@ pub fn last_end(bytes: &[u8]) -> usize {
     0
 }
 
-/// The event that holds the byte at `at`, as a range of `bytes`; None when that event is not whole or `at` lies outside.
+/// The event that holds the byte at `at`, as a range of `bytes`; None when that event is not whole or `at` lies
+/// outside.
 ///
 /// ```
 /// use sluicegate_core::sse::boundary::event_around;

@@ -1,13 +1,14 @@
 //! Writing events.
 //!
-//! `id` and `retry` are never written: a client that has seen an id takes a later comment for an event (`openai-python#2722`).
+//! `id` and `retry` are never written: a client that has seen an id takes a later comment for an event
+//! (`openai-python#2722`).
 
 use super::line::Lines;
 
 /// Appends one event with `data`, and with `name` as its type unless that is empty.
 ///
-/// Data of several lines becomes several `data` lines; a reader gets LF for each of its line endings, whatever they were. Line
-/// endings in `name` would begin another field and are left out.
+/// Data of several lines becomes several `data` lines; a reader gets LF for each of its line endings, whatever they
+/// were. Line endings in `name` would begin another field and are left out.
 pub fn event(name: &str, data: &[u8], out: &mut Vec<u8>) {
     out.reserve(data.len() + name.len() + 24);
     if !name.is_empty() {
@@ -31,7 +32,8 @@ fn prefixed_lines(prefix: &[u8], text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(text.get(line).unwrap_or_default());
         out.push(b'\n');
     }
-    // `Lines` has no line for what is behind the last ending when that is empty, but the reader's data would lack its LF.
+    // `Lines` has no line for what is behind the last ending when that is empty, but the reader's data would lack its
+    // LF.
     if text.last().is_none_or(|byte| matches!(byte, b'\r' | b'\n')) {
         out.extend_from_slice(prefix);
         out.push(b'\n');

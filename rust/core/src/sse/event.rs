@@ -22,7 +22,8 @@ pub struct RawEvent<'a> {
 }
 
 impl<'a> RawEvent<'a> {
-    /// Reads `bytes` as one event, ended by a blank line or not (the rest at a stream's end). What follows a blank line is not read.
+    /// Reads `bytes` as one event, ended by a blank line or not (the rest at a stream's end). What follows a blank line
+    /// is not read.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Self {
         let end = boundary::first_end(bytes).unwrap_or(bytes.len());
@@ -190,7 +191,8 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Where the data's byte `offset` lies in [`RawEvent::bytes`]. The data's end, and a LF that joins two lines, are at their line's end.
+    /// Where the data's byte `offset` lies in [`RawEvent::bytes`]. The data's end, and a LF that joins two lines, are
+    /// at their line's end.
     ///
     /// What is inserted into the raw event there, free of line ends, is inserted into the data at `offset`.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Lines of an event stream and the fields they hold (WHATWG HTML, section 9.2, "Server-sent events").
 //!
-//! A line ends with LF, CRLF or a lone CR. Whether a byte ends a line can be told from the byte before it alone, so lines can be
-//! found from any place in a stream, forwards and backwards.
+//! A line ends with LF, CRLF or a lone CR. Whether a byte ends a line can be told from the byte before it alone, so
+//! lines can be found from any place in a stream, forwards and backwards.
 
 use std::ops::Range;
 
@@ -51,7 +51,8 @@ impl LineEnd {
     }
 }
 
-/// The lines of `bytes`, as ranges without their endings. A last line without an ending is a line too; an empty one is not.
+/// The lines of `bytes`, as ranges without their endings. A last line without an ending is a line too; an empty one is
+/// not.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     bytes: &'a [u8],

@@ -1,9 +1,10 @@
 //! Server-sent events: a stream of bytes split into events, in two views of the same split.
 //!
-//! * *Slices*, for forwarding: [`Splitter`](splitter::Splitter) hands out the whole events of each read as one slice of it.
-//!   Nothing is copied but an event that spans reads, and what lies inside is not looked at.
-//! * *Events*, for reading: [`Events`](event::Events) goes over such a slice, and each [`RawEvent`](event::RawEvent) knows its
-//!   data, its name and its place in the slice. [`Interpreter`](event::Interpreter) adds what outlives an event.
+//! * *Slices*, for forwarding: [`Splitter`](splitter::Splitter) hands out the whole events of each read as one slice of
+//!   it. Nothing is copied but an event that spans reads, and what lies inside is not looked at.
+//! * *Events*, for reading: [`Events`](event::Events) goes over such a slice, and each [`RawEvent`](event::RawEvent)
+//!   knows its data, its name and its place in the slice. [`Interpreter`](event::Interpreter) adds what outlives an
+//!   event.
 //!
 //! A part that wants few of the events need not walk over all of them: it searches the slice and asks
 //! [`event_around`](boundary::event_around) a hit.
@@ -33,8 +34,8 @@
 //! assert_eq!(forwarded, b"data: {\"a\":1}\n\ndata: {\"usage\":2}\n\n: ping\n\n");
 //! ```
 //!
-//! The rules are those of WHATWG HTML, section 9.2, with one addition: a stream that ends inside an event may still have it read, since
-//! servers leave out the last blank line (`apogee#139`).
+//! The rules are those of WHATWG HTML, section 9.2, with one addition: a stream that ends inside an event may still
+//! have it read, since servers leave out the last blank line (`apogee#139`).
 
 pub mod boundary;
 pub mod encode;

@@ -16,8 +16,9 @@ use super::line::{BOM, CR, LF, LineEnd};
 pub struct Batch {
     /// The stream's byte-order mark. It belongs to no event and is forwarded whatever is done to them.
     pub bom: Bytes,
-    /// The line feed of the CRLF that ends the last event of an earlier batch, which was handed out at its CR because that was
-    /// the last byte then there. It shares that event's fate: it is dropped where the event was, else forwarded.
+    /// The line feed of the CRLF that ends the last event of an earlier batch, which was handed out at its CR because
+    /// that was the last byte then there. It shares that event's fate: it is dropped where the event was, else
+    /// forwarded.
     pub late_lf: Bytes,
     /// One event that began in an earlier read: the only one that was copied.
     pub spanning: Bytes,
@@ -33,7 +34,8 @@ impl Batch {
             .filter(|slice| !slice.is_empty())
     }
 
-    /// The batch's events in their order. Their ranges are in the slice that holds them, [`Batch::spanning`] or [`Batch::whole`].
+    /// The batch's events in their order. Their ranges are in the slice that holds them, [`Batch::spanning`] or
+    /// [`Batch::whole`].
     pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
         Events::new(&self.spanning).chain(Events::new(&self.whole))
     }
@@ -50,11 +52,12 @@ pub struct Tail {
 
 /// Splits an event stream into raw events, whatever its line endings and however it is cut into reads.
 ///
-/// What is handed out does not depend on the cuts, except for what shares a slice. Time is linear in the stream's length also for
-/// reads of one byte; one allocation (and, for many small reads, its growth) is made for an event that spans reads, none for others.
+/// What is handed out does not depend on the cuts, except for what shares a slice. Time is linear in the stream's
+/// length also for reads of one byte; one allocation (and, for many small reads, its growth) is made for an event that
+/// spans reads, none for others.
 ///
-/// After an error the splitter has failed for good: what it held is gone, each further [`feed`](Self::feed) gives the same error and
-/// [`finish`](Self::finish) gives nothing.
+/// After an error the splitter has failed for good: what it held is gone, each further [`feed`](Self::feed) gives the
+/// same error and [`finish`](Self::finish) gives nothing.
 #[derive(Clone, Debug)]
 pub struct Splitter {
     pending: Vec<u8>,
@@ -76,8 +79,8 @@ enum SplitterState {
 }
 
 impl Splitter {
-    /// A splitter at a stream's start. Of `limits`, `max_event` applies: bytes of one event with its line endings; the LF of a CRLF
-    /// that ends the event is not counted.
+    /// A splitter at a stream's start. Of `limits`, `max_event` applies: bytes of one event with its line endings; the
+    /// LF of a CRLF that ends the event is not counted.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Splitter {
@@ -161,7 +164,8 @@ impl Splitter {
         input.split_to(len)
     }
 
-    /// "The UTF-8 decode algorithm strips one leading UTF-8 Byte Order Mark (BOM), if any." False: more bytes are needed to tell.
+    /// "The UTF-8 decode algorithm strips one leading UTF-8 Byte Order Mark (BOM), if any." False: more bytes are
+    /// needed to tell.
     fn pass_bom(&mut self, input: &mut Bytes, batch: &mut Batch) -> bool {
         let held = self.pending.len();
         let expected = BOM.get(held..).unwrap_or_default();
@@ -237,7 +241,8 @@ impl Splitter {
     }
 }
 
-/// An event's bytes as they count against the bound: without the LF that may or may not have come yet when its CR ended the event.
+/// An event's bytes as they count against the bound: without the LF that may or may not have come yet when its CR ended
+/// the event.
 fn counted(event: &[u8]) -> &[u8] {
     match event {
         [head @ .., LF] if head.last() == Some(&CR) => head,

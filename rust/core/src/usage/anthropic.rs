@@ -1,12 +1,13 @@
-//! Anthropic's names. What was read from and written to the cache comes in addition to `input_tokens`; thinking is a part of the output.
+//! Anthropic's names. What was read from and written to the cache comes in addition to `input_tokens`; thinking is a
+//! part of the output.
 //!
-//! Counts are cumulative over a stream's events and may come in parts: `message_start` has the input, `message_delta` the output, and
-//! some hosts report the cache only there (`envoyproxy/ai-gateway#2292`).
+//! Counts are cumulative over a stream's events and may come in parts: `message_start` has the input, `message_delta`
+//! the output, and some hosts report the cache only there (`envoyproxy/ai-gateway#2292`).
 //!
-//! A reply for which the model ran several times (compaction, advisors) has `iterations`. The counts beside them are those of the last run
-//! alone, and billed is the sum of the runs of type `compaction` and `message`
-//! (<https://platform.claude.com/docs/en/build-with-claude/compaction>). With a run of type `fallback_message` the counts beside them are the
-//! whole answer's; an `advisor_message` is another model's, at other prices.
+//! A reply for which the model ran several times (compaction, advisors) has `iterations`. The counts beside them are
+//! those of the last run alone, and billed is the sum of the runs of type `compaction` and `message`
+//! (<https://platform.claude.com/docs/en/build-with-claude/compaction>). With a run of type `fallback_message` the
+//! counts beside them are the whole answer's; an `advisor_message` is another model's, at other prices.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};

@@ -1,4 +1,5 @@
-//! Cohere splits usage into the tokens of the model and those that are billed. The former are counted; the latter stand in for them.
+//! Cohere splits usage into the tokens of the model and those that are billed. The former are counted; the latter stand
+//! in for them.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};

@@ -1,6 +1,7 @@
 //! The numbers of usage objects, each dialect's in its own terms, and the rule by which newer ones are taken in.
 
-/// A number that some dialect reports. The same quantity under another name, or with another relation to its whole, is another count.
+/// A number that some dialect reports. The same quantity under another name, or with another relation to its whole, is
+/// another count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     /// `prompt_tokens`: cached tokens are inside.
@@ -69,8 +70,9 @@ impl Counts {
         self.values.get(count as usize).copied().flatten()
     }
 
-    /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Events are never summed, because totals are
-    /// repeated and run on (`agno-agi/agno#6058`), and no zero takes back what an earlier event said (`envoyproxy/ai-gateway#2292`).
+    /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Events are never summed,
+    /// because totals are repeated and run on (`agno-agi/agno#6058`), and no zero takes back what an earlier event said
+    /// (`envoyproxy/ai-gateway#2292`).
     pub(crate) fn set(&mut self, count: Count, value: u64) {
         if let Some(slot) = self.values.get_mut(count as usize)
             && (value != 0 || slot.is_none())
@@ -101,8 +103,8 @@ impl Counts {
         }
     }
 
-    /// The counts with the sums in the place of what they are sums of; None where there are no sums. Nothing else stays of those counts:
-    /// what another event said of them is of one run alone.
+    /// The counts with the sums in the place of what they are sums of; None where there are no sums. Nothing else stays
+    /// of those counts: what another event said of them is of one run alone.
     pub(crate) fn summed(&self) -> Option<Counts> {
         self.get(Count::SumInput).or(self.get(Count::SumOutput))?;
         let mut summed = self.clone();

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use super::report::{Meaning, Within};
 use super::settle::Rules;
 
-/// Makes what has to know all dialects. A row is the name here, the name in configurations, and the module with its `RULES` and its
-/// `meaning`.
+/// Makes what has to know all dialects. A row is the name here, the name in configurations, and the module with its
+/// `RULES` and its `meaning`.
 macro_rules! dialects {
     ($($(#[$doc:meta])+ $name:ident, $text:literal, $module:ident;)+) => {
         /// Whose way of reporting usage an upstream follows, where that has to be known in advance.
@@ -34,7 +34,8 @@ macro_rules! dialects {
             }
         }
 
-        /// What a member means. Every dialect's names are known everywhere: an aggregator passes on whatever its own upstream wrote.
+        /// What a member means. Every dialect's names are known everywhere: an aggregator passes on whatever its own
+        /// upstream wrote.
         pub(super) fn meaning(within: Within, key: &[u8]) -> Option<Meaning> {
             None$(.or_else(|| super::$module::meaning(within, key)))+
         }

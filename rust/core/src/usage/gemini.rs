@@ -1,5 +1,5 @@
-//! Gemini. Its own interface counts thoughts beside the candidates; its OpenAI-like one leaves them out of `completion_tokens` and names
-//! them nowhere, so that only `total_tokens` shows them.
+//! Gemini. Its own interface counts thoughts beside the candidates; its OpenAI-like one leaves them out of
+//! `completion_tokens` and names them nowhere, so that only `total_tokens` shows them.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};

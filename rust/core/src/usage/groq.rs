@@ -1,4 +1,5 @@
-//! Groq repeats OpenAI's usage object in `x_groq` on the chunk with the finish reason, asked or not (`Portkey-AI/gateway#1338`).
+//! Groq repeats OpenAI's usage object in `x_groq` on the chunk with the finish reason, asked or not
+//! (`Portkey-AI/gateway#1338`).
 
 use super::report::{Meaning, Within};
 use super::settle::Rules;

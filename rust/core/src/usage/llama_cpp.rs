@@ -1,5 +1,5 @@
-//! llama.cpp adds `timings` to its last chunk: `prompt_n` leaves out what `cache_n` found in the cache, while `usage.prompt_tokens`
-//! includes it. Where no usage was asked for, the timings are all there is.
+//! llama.cpp adds `timings` to its last chunk: `prompt_n` leaves out what `cache_n` found in the cache, while
+//! `usage.prompt_tokens` includes it. Where no usage was asked for, the timings are all there is.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};

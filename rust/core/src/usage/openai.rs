@@ -1,5 +1,6 @@
-//! OpenAI's names, which most others share: `prompt_tokens` and `completion_tokens` in chat and completions, `input_tokens` and
-//! `output_tokens` in Responses. Cached tokens are a part of the input, reasoning is a part of the output.
+//! OpenAI's names, which most others share: `prompt_tokens` and `completion_tokens` in chat and completions,
+//! `input_tokens` and `output_tokens` in Responses. Cached tokens are a part of the input, reasoning is a part of the
+//! output.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};

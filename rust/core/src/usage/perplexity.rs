@@ -1,5 +1,5 @@
-//! Perplexity reports a running total in every chunk, its own charge as an object, and reasoning outside both `completion_tokens` and
-//! `total_tokens` (`agno-agi/agno#6058`; the numbers of sonar-deep-research).
+//! Perplexity reports a running total in every chunk, its own charge as an object, and reasoning outside both
+//! `completion_tokens` and `total_tokens` (`agno-agi/agno#6058`; the numbers of sonar-deep-research).
 
 use super::report::{Meaning, Within};
 use super::settle::{Inclusion, Rules};

@@ -1,4 +1,5 @@
-//! Finding what one payload reports about usage. Only the real places count: what a model wrote, in a string or deeper, is no usage.
+//! Finding what one payload reports about usage. Only the real places count: what a model wrote, in a string or deeper,
+//! is no usage.
 
 use std::ops::Range;
 
@@ -126,7 +127,8 @@ impl Report {
     }
 }
 
-/// Sets the counts that an object holds. Returns whether it holds more than counts: what the upstream charges, or the model's runs.
+/// Sets the counts that an object holds. Returns whether it holds more than counts: what the upstream charges, or the
+/// model's runs.
 fn read_counts(text: &[u8], object: Value, within: Within, counts: &mut Counts) -> bool {
     if let Some(says_more) = values::read(object.bytes(text), within, counts) {
         return says_more;

@@ -1,5 +1,5 @@
-//! From the reported counts to the normal form. Whether a count is included in its total (cached tokens in the input, reasoning in the
-//! output) is decided here only.
+//! From the reported counts to the normal form. Whether a count is included in its total (cached tokens in the input,
+//! reasoning in the output) is decided here only.
 
 use super::counts::{Count, Counts};
 use super::{Dialect, Usage};
@@ -118,8 +118,9 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
     })
 }
 
-/// Whether what is cached under Anthropic's names comes in addition to the input. Gateways use these names both ways: with OpenAI's
-/// inclusion beside `prompt_tokens`, with Anthropic's beside `input_tokens` (`envoyproxy/ai-gateway#2350`).
+/// Whether what is cached under Anthropic's names comes in addition to the input. Gateways use these names both ways:
+/// with OpenAI's inclusion beside `prompt_tokens`, with Anthropic's beside `input_tokens`
+/// (`envoyproxy/ai-gateway#2350`).
 fn cache_is_beside(
     counts: &Counts,
     input: Option<u64>,

@@ -8,8 +8,8 @@ use super::{Dialect, Usage};
 /// Bytes that a number may have which is kept as it is spelled: twice as many as any price needs.
 const MAX_NUMBER: usize = 64;
 
-/// What a reply has reported so far. Counts are kept in the upstream's terms until they are asked for, since the events of one reply may
-/// each hold a part of what settles a dialect's inclusions.
+/// What a reply has reported so far. Counts are kept in the upstream's terms until they are asked for, since the events
+/// of one reply may each hold a part of what settles a dialect's inclusions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     dialect: Option<Dialect>,

@@ -1,7 +1,8 @@
 //! The values of a usage object, read by simd-json.
 //!
-//! Finding the object is the scanner's work; what is in it is read here, with escapes in its names decoded and its numbers told apart by
-//! type. See "Reading a usage object" in `benches/README.md` for what this costs beside other readers.
+//! Finding the object is the scanner's work; what is in it is read here, with escapes in its names decoded and its
+//! numbers told apart by type. See "Reading a usage object" in `benches/README.md` for what this costs beside other
+//! readers.
 
 use std::cell::RefCell;
 
@@ -25,8 +26,8 @@ struct Scratch {
     buffers: Buffers,
 }
 
-/// Sets the counts that `object` holds. Some: whether it also holds the upstream's charge, or the model's runs. None: simd-json refuses the object, and
-/// nothing was set.
+/// Sets the counts that `object` holds. Some: whether it also holds the upstream's charge, or the model's runs. None:
+/// simd-json refuses the object, and nothing was set.
 pub(super) fn read(object: &[u8], within: Within, counts: &mut Counts) -> Option<bool> {
     if object.len() > KEPT {
         return Scratch::default().read(object, within, counts);

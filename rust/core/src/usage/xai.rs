@@ -1,5 +1,6 @@
-//! xAI leaves reasoning out of `completion_tokens` but not out of `total_tokens`: 12 prompt, 1 completion, 290 reasoning, 303 in all.
-//! Its Responses interface counts reasoning inside `output_tokens`; the total tells the two apart.
+//! xAI leaves reasoning out of `completion_tokens` but not out of `total_tokens`: 12 prompt, 1 completion, 290
+//! reasoning, 303 in all. Its Responses interface counts reasoning inside `output_tokens`; the total tells the two
+//! apart.
 
 use super::report::{Meaning, Within};
 use super::settle::{Inclusion, Rules};

@@ -1,4 +1,5 @@
-//! What the pipeline has to know of a reply's payloads. Each protocol watches its own, in its folder of [`protocols`](crate::protocols).
+//! What the pipeline has to know of a reply's payloads. Each protocol watches its own, in its folder of
+//! [`protocols`](crate::protocols).
 
 pub(crate) mod payload;
 
@@ -103,7 +104,8 @@ pub(crate) trait Watch: Sync {
         None
     }
 
-    /// A reply that fails comes to an end of its own after its error, and a failed one that comes whole is read as any other.
+    /// A reply that fails comes to an end of its own after its error, and a failed one that comes whole is read as any
+    /// other.
     fn ends_after_errors(&self) -> bool {
         false
     }

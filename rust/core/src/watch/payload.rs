@@ -80,8 +80,8 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Reads `text`, one whole JSON document. `member` takes each of its members, and leaves to [`read_member`](Self::read_member) those that
-    /// mean the same in every protocol.
+    /// Reads `text`, one whole JSON document. `member` takes each of its members, and leaves to
+    /// [`read_member`](Self::read_member) those that mean the same in every protocol.
     ///
     /// # Errors
     /// It is none; what was found until then must not be used.
@@ -217,9 +217,9 @@ impl Payload {
         Ok(Some(error))
     }
 
-    /// Errors without an `error` object: Cerebras, old vLLM (`"object":"error"`), the Responses event `error`. Where `error` is a mere string,
-    /// its code stands beside it (xAI), or its type (TGI). `unnamed`: also where nothing
-    /// but its members tells that it is an error.
+    /// Errors without an `error` object: Cerebras, old vLLM (`"object":"error"`), the Responses event `error`. Where
+    /// `error` is a mere string, its code stands beside it (xAI), or its type (TGI). `unnamed`: also where nothing but
+    /// its members tells that it is an error.
     pub(crate) fn find_flat_error(&mut self, text: &[u8], unnamed: bool) {
         let word = |value: Option<Value>| value.and_then(|value| plain(value, text));
         if let Some(error) = &mut self.error {
@@ -279,8 +279,8 @@ impl Payload {
         self.bears_output |= kind == HoleKind::Output && end > start;
     }
 
-    /// Makes holes of the numbers in the usage object, so that another event may have others. False: there are counts that it does not
-    /// hold, or a charge, or more holes than are noted.
+    /// Makes holes of the numbers in the usage object, so that another event may have others. False: there are counts
+    /// that it does not hold, or a charge, or more holes than are noted.
     pub(crate) fn open_counts(&mut self, text: &[u8]) -> bool {
         let report = &self.report;
         if self.has_more_holes || report.elsewhere || report.cost.is_some() {

@@ -1,4 +1,5 @@
-//! Recorded streams of real providers, against what was read out of them independently. Runs only where `SLUICEGATE_CORPUS` is set.
+//! Recorded streams of real providers, against what was read out of them independently. Runs only where
+//! `SLUICEGATE_CORPUS` is set.
 
 use std::path::PathBuf;
 
@@ -64,7 +65,8 @@ fn message(expected: &Json) -> Said {
     }
 }
 
-/// Calls without the arguments of those of which the corpus has none: some have all of them in the event that opens the block.
+/// Calls without the arguments of those of which the corpus has none: some have all of them in the event that opens the
+/// block.
 fn comparable(said: &Said, other: &Said) -> Vec<(String, String, Json)> {
     let mut calls = said.parsed_calls();
     for (call, [_, _, arguments]) in calls.iter_mut().zip(&other.calls) {

@@ -1,5 +1,5 @@
-//! An event that is recognised by its shape must fare as it does when it is read. Ids that differ keep events from being recognised, so the
-//! same stream is sent twice: with one id, and with an id for each event.
+//! An event that is recognised by its shape must fare as it does when it is read. Ids that differ keep events from
+//! being recognised, so the same stream is sent twice: with one id, and with an id for each event.
 
 use proptest::prelude::*;
 use sluicegate_core::usage::Usage;

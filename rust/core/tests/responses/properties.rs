@@ -102,7 +102,8 @@ fn shown(seen: &Seen, kind: &str) -> String {
 }
 
 proptest! {
-    /// [`Seen`] checks the rest: order, numbers, ids, that everything opened is closed, and that folding gives the final response.
+    /// [`Seen`] checks the rest: order, numbers, ids, that everything opened is closed, and that folding gives the
+    /// final response.
     #[test]
     fn no_text_is_lost(reply in reply()) {
         let seen = Seen::of(&reply);

@@ -1,4 +1,5 @@
-//! Recorded streams of real providers, against what was read out of them independently. Runs only where `SLUICEGATE_CORPUS` is set.
+//! Recorded streams of real providers, against what was read out of them independently. Runs only where
+//! `SLUICEGATE_CORPUS` is set.
 
 use std::path::PathBuf;
 

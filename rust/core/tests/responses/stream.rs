@@ -63,7 +63,8 @@ pub(crate) fn stream(deltas: &[Json], reason: &str) -> String {
     events(&payloads) + "data: [DONE]\n\n"
 }
 
-/// What the client gets of a reply that comes in `reads`, to its end; a reply that breaks off is failed as the relay does it.
+/// What the client gets of a reply that comes in `reads`, to its end; a reply that breaks off is failed as the relay
+/// does it.
 pub(crate) fn translated_by(plan: ReplyPlan, reads: &[&[u8]], pricer: &mut dyn Pricer) -> Vec<u8> {
     let mut pipeline = Pipeline::new(plan);
     let mut out = Vec::new();

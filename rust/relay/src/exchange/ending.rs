@@ -110,7 +110,8 @@ impl Session {
         }
     }
 
-    /// A stream that holds nothing but an error, for a client that has been sent comments only. `body` is the error's object.
+    /// A stream that holds nothing but an error, for a client that has been sent comments only. `body` is the error's
+    /// object.
     fn failed_stream(&mut self, body: &[u8]) -> Vec<Bytes> {
         let client = self.client(None, None);
         if let Some(fault) = &self.outcome.fault

@@ -199,7 +199,8 @@ proptest! {
         }
     }
 
-    /// Damaged documents: whatever serde_json says of them, we say too (lone surrogates and out-of-range floats aside, which it refuses).
+    /// Damaged documents: whatever serde_json says of them, we say too (lone surrogates and out-of-range floats aside,
+    /// which it refuses).
     #[test]
     fn agrees_with_serde_json_on_damage(value in json(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut text = serde_json::to_vec(&value).unwrap();

@@ -2,7 +2,8 @@
 
 use crate::base64::{decode, encode};
 
-/// Appends to `held` what stands for the bytes of `more` behind the bytes of `held`. What is not base64 is appended as it is.
+/// Appends to `held` what stands for the bytes of `more` behind the bytes of `held`. What is not base64 is appended as
+/// it is.
 pub(super) fn append(held: &mut Vec<u8>, more: &[u8]) {
     let last = held.len().saturating_sub(4);
     let joined = held

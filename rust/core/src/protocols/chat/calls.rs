@@ -59,7 +59,8 @@ impl Calls {
         }
     }
 
-    /// Appends the calls as a JSON array. They are sorted by index where the indices can be trusted: each call has its own.
+    /// Appends the calls as a JSON array. They are sorted by index where the indices can be trusted: each call has its
+    /// own.
     pub(super) fn write(mut self, out: &mut Vec<u8>) {
         let indices: BTreeSet<Option<u64>> = self.calls.iter().map(|c| c.first_index).collect();
         if indices.len() == self.calls.len() && !indices.contains(&None) {

@@ -78,8 +78,8 @@ impl Choice {
 
     /// Appends the choice as JSON text, without a message if it is one of a text completion.
     ///
-    /// A stream that never names the role (llama.cpp asked to go on with a message, guidellm's mock) takes the rest for granted as well:
-    /// then the members that OpenAI's schema requires of a choice and its message are supplied.
+    /// A stream that never names the role (llama.cpp asked to go on with a message, guidellm's mock) takes the rest for
+    /// granted as well: then the members that OpenAI's schema requires of a choice and its message are supplied.
     pub(super) fn write(mut self, index: u64, is_text: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"index\":");
         out.extend_from_slice(index.to_string().as_bytes());

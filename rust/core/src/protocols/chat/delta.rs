@@ -2,8 +2,8 @@
 //!
 //! A delta's `message` is of the same form, where a completion comes whole.
 
-/// Names of reasoning as one string, in the order in which they are preferred: upstreams that send several say the same in each
-/// (vllm RFC#27755). `tool_plan` is Cohere's: what the model thinks about the tools that it is about to call.
+/// Names of reasoning as one string, in the order in which they are preferred: upstreams that send several say the same
+/// in each (vllm RFC#27755). `tool_plan` is Cohere's: what the model thinks about the tools that it is about to call.
 pub(crate) const REASONING: [&str; 5] = [
     "reasoning_content",
     "reasoning",

@@ -27,8 +27,8 @@ fn is_falsy(text: &[u8], value: Value) -> bool {
 
 /// The error that a payload carries instead of a piece of the answer, if it does.
 ///
-/// Mostly the member `error`, which clients test for truth; a string at some hosts (Fireworks, transformers). Cerebras and older
-/// vLLM send the error's members without the wrapper: then the whole payload is the error.
+/// Mostly the member `error`, which clients test for truth; a string at some hosts (Fireworks, transformers). Cerebras
+/// and older vLLM send the error's members without the wrapper: then the whole payload is the error.
 pub(super) fn reported_error(text: &[u8], payload: Value, fields: &[Field<'_>]) -> Option<Value> {
     if let Some(error) = find(fields, "error")
         && !is_falsy(text, error)

@@ -58,7 +58,8 @@ pub struct ChatFold {
 }
 
 impl ChatFold {
-    /// An empty fold. `limits.max_document` bounds what it holds, in bytes: text, and a fixed cost for each member and part.
+    /// An empty fold. `limits.max_document` bounds what it holds, in bytes: text, and a fixed cost for each member and
+    /// part.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         ChatFold {
@@ -73,17 +74,18 @@ impl ChatFold {
         }
     }
 
-    /// Adds one event's data: a chunk, or a whole completion (an upstream that streams in one piece). White space and `[DONE]` are
-    /// nothing; so is an object that is no chunk (mistral.rs reports its agents' progress between chunks).
+    /// Adds one event's data: a chunk, or a whole completion (an upstream that streams in one piece). White space and
+    /// `[DONE]` are nothing; so is an object that is no chunk (mistral.rs reports its agents' progress between chunks).
     ///
     /// # Errors
     /// Offsets are within `data`.
-    /// - [`ErrorKind::UnexpectedByte`], [`UnexpectedEnd`](ErrorKind::UnexpectedEnd), [`TrailingBytes`](ErrorKind::TrailingBytes),
-    ///   [`TooDeep`](ErrorKind::TooDeep), [`NotAnObject`](ErrorKind::NotAnObject): `data` is no chunk; the fold is as it was, and the
-    ///   caller may go on.
-    /// - [`ErrorKind::ReportedError`]: the upstream reports an error in its stream; [`error`](Self::error) has it. The fold has failed.
-    /// - [`ErrorKind::DocumentTooLarge`], [`TooManyItems`](ErrorKind::TooManyItems): the completion does not fit the limit, or has more
-    ///   than [`MAX_CHOICES`]. The fold has failed.
+    /// - [`ErrorKind::UnexpectedByte`], [`UnexpectedEnd`](ErrorKind::UnexpectedEnd),
+    ///   [`TrailingBytes`](ErrorKind::TrailingBytes), [`TooDeep`](ErrorKind::TooDeep),
+    ///   [`NotAnObject`](ErrorKind::NotAnObject): `data` is no chunk; the fold is as it was, and the caller may go on.
+    /// - [`ErrorKind::ReportedError`]: the upstream reports an error in its stream; [`error`](Self::error) has it. The
+    ///   fold has failed.
+    /// - [`ErrorKind::DocumentTooLarge`], [`TooManyItems`](ErrorKind::TooManyItems): the completion does not fit the
+    ///   limit, or has more than [`MAX_CHOICES`]. The fold has failed.
     ///
     /// A fold that has failed gives the same error for ever.
     pub fn push(&mut self, data: &[u8]) -> Result<(), Error> {
@@ -129,8 +131,8 @@ impl ChatFold {
         self.held
     }
 
-    /// The error that the upstream reported in its stream: the value of `error`, or the whole payload where it has no such wrapper, as
-    /// JSON text.
+    /// The error that the upstream reported in its stream: the value of `error`, or the whole payload where it has no
+    /// such wrapper, as JSON text.
     #[must_use]
     pub fn error(&self) -> Option<&[u8]> {
         self.reported.as_deref()
@@ -175,8 +177,8 @@ impl ChatFold {
         Ok(out)
     }
 
-    /// Checks `data` and gives its text: bytes that are not UTF-8 are replaced, as the decoder of an event stream does (WHATWG
-    /// HTML 9.2.6: the stream is decoded with "UTF-8 decode").
+    /// Checks `data` and gives its text: bytes that are not UTF-8 are replaced, as the decoder of an event stream does
+    /// (WHATWG HTML 9.2.6: the stream is decoded with "UTF-8 decode").
     fn read<'a>(&self, data: &'a [u8]) -> Result<(Cow<'a, [u8]>, Value), Error> {
         let (text, found) = match scan::document(data, self.limits.max_depth) {
             Err(fault) if fault.problem == Problem::InvalidUtf8 => {
@@ -252,10 +254,11 @@ impl ChatFold {
 ///
 /// # Errors
 /// Offsets are within `stream`.
-/// - [`ErrorKind::EventTooLarge`], [`DocumentTooLarge`](ErrorKind::DocumentTooLarge), [`TooManyItems`](ErrorKind::TooManyItems): a limit
-///   is reached.
+/// - [`ErrorKind::EventTooLarge`], [`DocumentTooLarge`](ErrorKind::DocumentTooLarge),
+///   [`TooManyItems`](ErrorKind::TooManyItems): a limit is reached.
 /// - [`ErrorKind::ReportedError`]: the upstream reports an error in its stream.
-/// - What [`ChatFold::push`] said of the first event that is no chunk, or [`ErrorKind::NoCompletion`], when there is no chunk at all.
+/// - What [`ChatFold::push`] said of the first event that is no chunk, or [`ErrorKind::NoCompletion`], when there is no
+///   chunk at all.
 pub fn fold_chat(stream: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
     let body = stream.strip_prefix("\u{feff}".as_bytes()).unwrap_or(stream);
     let mut fold = ChatFold::new(limits);

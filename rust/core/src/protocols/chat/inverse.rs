@@ -187,8 +187,8 @@ fn choice_members() -> Vec<(&'static str, BoxedStrategy<Tree>)> {
     ]
 }
 
-/// A completion as OpenAI's schema has it: `choices` in the order of their indices, each message with a role, tool calls told apart by
-/// their ids, a function with arguments. All else is arbitrary.
+/// A completion as OpenAI's schema has it: `choices` in the order of their indices, each message with a role, tool
+/// calls told apart by their ids, a function with arguments. All else is arbitrary.
 fn completion() -> impl Strategy<Value = Tree> {
     let chat = (some_of(choice_members()), message()).prop_map(|(mut choice, message)| {
         choice.insert("message".into(), message);

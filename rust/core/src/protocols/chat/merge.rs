@@ -1,8 +1,8 @@
 //! The engine of folding: joins members that come in pieces by the table in [`rules`](super::rules).
 //!
-//! Nothing is decoded. The text of a string is appended as it is spelled between its quotes, which is the spelling of the whole: escapes
-//! stand for themselves, and the halves of a surrogate pair that two chunks share find each other. Numbers and unknown values are
-//! copied as they are spelled. Every byte is copied once, when it comes.
+//! Nothing is decoded. The text of a string is appended as it is spelled between its quotes, which is the spelling of
+//! the whole: escapes stand for themselves, and the halves of a surrogate pair that two chunks share find each other.
+//! Numbers and unknown values are copied as they are spelled. Every byte is copied once, when it comes.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::rules::{Join, Level};
 use crate::json::fields::{FEW, elements, fields, find, interior, weight};
 use crate::json::scan::{Kind, Value};
 
-/// What one member or part costs beside its text, in bytes, so that the account follows memory where a text of many small values would
-/// take several times its length.
+/// What one member or part costs beside its text, in bytes, so that the account follows memory where a text of many
+/// small values would take several times its length.
 pub(super) const MEMBER_COST: usize = 128;
 
 /// A checked JSON text that values are read from, and the account of what is kept of it.
@@ -369,7 +369,8 @@ fn append_text_part(parts: &mut Vec<TypedPart>, text: &[u8], input: &mut Input<'
     parts.push(text_part(keep(text, input)));
 }
 
-/// Appends the parts of `array`. Its first part may go on with the last one that is there; parts of one array are never merged.
+/// Appends the parts of `array`. Its first part may go on with the last one that is there; parts of one array are never
+/// merged.
 fn extend_parts(parts: &mut Vec<TypedPart>, level: Level, array: Value, input: &mut Input<'_>) {
     for (i, value) in elements(input.text, array).enumerate() {
         if input.is_over() {
@@ -393,8 +394,8 @@ fn extend_parts(parts: &mut Vec<TypedPart>, level: Level, array: Value, input: &
     }
 }
 
-/// Whether `part` is a further piece of `last`: of a type that comes in pieces, the same type and place, and not behind a signature,
-/// which closes a block of thinking.
+/// Whether `part` is a further piece of `last`: of a type that comes in pieces, the same type and place, and not behind
+/// a signature, which closes a block of thinking.
 fn goes_on(last: &Object, part: Value, text: &[u8]) -> bool {
     let fields = fields(text, part);
     let said = |key: &str| find(&fields, key).map(|value| value.bytes(text));

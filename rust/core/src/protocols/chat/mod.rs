@@ -6,21 +6,23 @@
 //! * [`reading`]: chunks, of which a whole completion is one → pieces of output.
 //! * [`writing`]: pieces of output, whatever protocol they came in → either form.
 //!
-//! The first two are inverses: folding what a completion was unfolded into gives that completion, members that nobody knows, the spelling of numbers and
-//! the difference between `null`, empty and absent included. The order of members is not kept. A completion is here what OpenAI's schema says:
-//! `choices` in the order of their `index`, each with a `message` that has a `role` (or, in a text completion, without a message); tool
-//! calls that can be told apart by id or name, with a `type` and, for a function, `arguments`. What a stream has of its own is not
-//! part of it: a tool call's `index`, a choice's `delta`, `obfuscation`. Usage comes back if it was asked for.
+//! The first two are inverses: folding what a completion was unfolded into gives that completion, members that nobody
+//! knows, the spelling of numbers and the difference between `null`, empty and absent included. The order of members is
+//! not kept. A completion is here what OpenAI's schema says: `choices` in the order of their `index`, each with a
+//! `message` that has a `role` (or, in a text completion, without a message); tool calls that can be told apart by id
+//! or name, with a `type` and, for a function, `arguments`. What a stream has of its own is not part of it: a tool
+//! call's `index`, a choice's `delta`, `obfuscation`. Usage comes back if it was asked for.
 //!
-//! Upstreams that break the schema are set right in both directions rather than kept: see [`unfold::unfold_chat`] and the rules for tool
-//! calls in this module's `calls`.
+//! Upstreams that break the schema are set right in both directions rather than kept: see [`unfold::unfold_chat`] and
+//! the rules for tool calls in this module's `calls`.
 //!
 //! # No tree
 //!
-//! Values are found with the scanner in [`json`](crate::json) and copied as they are spelled; no JSON library builds a tree of them. A tree would
-//! have to keep the text of numbers (`serde_json` does, but then an object with one reserved key turns into a number, and its nesting
-//! ends at 128), decode and encode all text once more, and refuse half a surrogate pair, which some upstreams send in each of two
-//! chunks. Spelled text needs none of it: what is said in pieces is the pieces, one behind the other.
+//! Values are found with the scanner in [`json`](crate::json) and copied as they are spelled; no JSON library builds a
+//! tree of them. A tree would have to keep the text of numbers (`serde_json` does, but then an object with one reserved
+//! key turns into a number, and its nesting ends at 128), decode and encode all text once more, and refuse half a
+//! surrogate pair, which some upstreams send in each of two chunks. Spelled text needs none of it: what is said in
+//! pieces is the pieces, one behind the other.
 
 mod base64;
 mod calls;

@@ -36,8 +36,8 @@ use crate::sse::event::Events;
 
 /// Reads chunks, of which a whole completion is one. Only the first choice is read: the other protocols know no second.
 ///
-/// The members of one delta are taken in the order reasoning, content, refusal, tool calls, whatever their order was. Text is given
-/// though it be empty, so that it can be told from none.
+/// The members of one delta are taken in the order reasoning, content, refusal, tool calls, whatever their order was.
+/// Text is given though it be empty, so that it can be told from none.
 #[derive(Clone, Copy, Debug)]
 pub struct ChatChunks {
     max_depth: usize,
@@ -346,7 +346,8 @@ impl Delta {
             Some(words) if words.kind == Kind::String => {
                 give(&spoken(words.content(text), &mut logprobs));
             }
-            // Typed parts: Mistral's content while it thinks, and the form of requests, which some servers use in replies.
+            // Typed parts: Mistral's content while it thinks, and the form of requests, which some servers use in
+            // replies.
             Some(parts) if parts.kind == Kind::Array => {
                 for part in items(parts, text) {
                     match content(member(part, text, "type"), text) {

@@ -1,8 +1,9 @@
 //! How a member that several chunks of a stream carry is joined: one table for all members.
 //!
-//! Each member has its own rule: text is appended, the first id is kept, a count is replaced by a newer one. Of a member that the table does
-//! not name, the last value that is neither null nor empty is kept (`Join::Last`). That holds for unknown strings as well: most are labels that are repeated with each delta
-//! (Groq's `channel`), and a label appended to itself is worse than a text of which only the end is kept.
+//! Each member has its own rule: text is appended, the first id is kept, a count is replaced by a newer one. Of a
+//! member that the table does not name, the last value that is neither null nor empty is kept (`Join::Last`). That
+//! holds for unknown strings as well: most are labels that are repeated with each delta (Groq's `channel`), and a label
+//! appended to itself is worse than a text of which only the end is kept.
 
 use super::delta::DeltaMember;
 

@@ -32,24 +32,26 @@ use crate::limits::{Limits, MAX_CHOICES};
 /// What the client asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfold {
-    /// `stream_options.include_usage`: a last chunk with the usage and no choices, and `"usage":null` in all others. Without it the
-    /// usage is not sent.
+    /// `stream_options.include_usage`: a last chunk with the usage and no choices, and `"usage":null` in all others.
+    /// Without it the usage is not sent.
     pub include_usage: bool,
 }
 
-/// An event stream with the content of `completion`: for each choice a chunk with the role, then reasoning, content, refusal, what
-/// else the message holds, a chunk for each tool call, and a chunk with the finish reason and what else the choice holds; then usage, if it
-/// was asked for; then `[DONE]`. A text completion gives a chunk with the text and one with the finish reason for each choice.
+/// An event stream with the content of `completion`: for each choice a chunk with the role, then reasoning, content,
+/// refusal, what else the message holds, a chunk for each tool call, and a chunk with the finish reason and what else
+/// the choice holds; then usage, if it was asked for; then `[DONE]`. A text completion gives a chunk with the text and
+/// one with the finish reason for each choice.
 ///
-/// Members that are unknown are sent once: those of the completion with the last choice's finish. Members that are `null` or empty are
-/// sent as well, so that folding gives them back. Choices get their place as index unless each has an index of its own, a message
-/// without a role is the assistant's, tool calls get their place as index.
+/// Members that are unknown are sent once: those of the completion with the last choice's finish. Members that are
+/// `null` or empty are sent as well, so that folding gives them back. Choices get their place as index unless each has
+/// an index of its own, a message without a role is the assistant's, tool calls get their place as index.
 ///
-/// An error instead of a completion (some upstreams send one with status 200) gives that error as the one event, and no `[DONE]`.
+/// An error instead of a completion (some upstreams send one with status 200) gives that error as the one event, and no
+/// `[DONE]`.
 ///
 /// # Errors
-/// `completion` is not one JSON object, is nested more deeply than `limits.max_depth`, has more than [`MAX_CHOICES`], or it or the stream is
-/// larger than `limits.max_document`. Offsets are within `completion`.
+/// `completion` is not one JSON object, is nested more deeply than `limits.max_depth`, has more than [`MAX_CHOICES`],
+/// or it or the stream is larger than `limits.max_document`. Offsets are within `completion`.
 pub fn unfold_chat(completion: &[u8], options: Unfold, limits: Limits) -> Result<Vec<u8>, Error> {
     if completion.len() > limits.max_document {
         let offset = limits.max_document as u64;

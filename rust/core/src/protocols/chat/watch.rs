@@ -31,7 +31,8 @@ impl Watch for Chunks {
         Ok(())
     }
 
-    /// A running total of usage comes with a choice while none has finished; servers that send it send it in every chunk (`vllm#5708`).
+    /// A running total of usage comes with a choice while none has finished; servers that send it send it in every
+    /// chunk (`vllm#5708`).
     fn said<'a>(
         &self,
         payload: &Payload,

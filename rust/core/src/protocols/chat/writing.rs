@@ -1,11 +1,12 @@
 //! Pieces of output → the chunks of a chat completion, or the completion alone.
 //!
-//! The form is OpenAI's, which strict clients check: the role in the first chunk, `index`, `id`, `type` and name in a call's first delta, one
-//! finish chunk, a usage chunk without choices if the client asked for one, `[DONE]`. What has no place there is left out: hosted tools' items, and
-//! where messages begin and end, which become one content.
+//! The form is OpenAI's, which strict clients check: the role in the first chunk, `index`, `id`, `type` and name in a
+//! call's first delta, one finish chunk, a usage chunk without choices if the client asked for one, `[DONE]`. What has
+//! no place there is left out: hosted tools' items, and where messages begin and end, which become one content.
 //!
-//! Annotations wait for the end and come in one delta. The OpenAI SDK's accumulating helper refuses a second list without indices (openai-python
-//! `_deltas.py`), and their places count letters of the whole content, of which the upstream may have had several parts.
+//! Annotations wait for the end and come in one delta. The OpenAI SDK's accumulating helper refuses a second list
+//! without indices (openai-python `_deltas.py`), and their places count letters of the whole content, of which the
+//! upstream may have had several parts.
 
 mod calls;
 mod usage_object;
@@ -214,7 +215,8 @@ impl ChatWriter {
         }
     }
 
-    /// Reasoning that has to come back, in OpenRouter's form: each piece whole, since accumulating clients join the strings of deltas.
+    /// Reasoning that has to come back, in OpenRouter's form: each piece whole, since accumulating clients join the
+    /// strings of deltas.
     fn seal(&mut self, sealed: &Sealed<'_>, out: &mut Vec<u8>) {
         let index = self.sealed.to_string();
         self.sealed += 1;
@@ -320,7 +322,8 @@ impl ChatWriter {
             self.say("refusal", explanation, None, out);
         }
         let word: &[u8] = match finish.reason {
-            // A reply with calls asks for their results, whatever the upstream thinks (Gemini; Responses has no word for it).
+            // A reply with calls asks for their results, whatever the upstream thinks (Gemini; Responses has no word
+            // for it).
             Reason::Stop if !self.calls.is_empty() => b"tool_calls",
             Reason::Stop | Reason::Sequence | Reason::Pause => b"stop",
             Reason::Other if finish.word.is_empty() => b"stop",
@@ -520,7 +523,8 @@ impl Chunks {
     }
 }
 
-/// Letters of spelled text, as Unicode counts them; half a surrogate pair is half a letter, and the other half is the rest of it.
+/// Letters of spelled text, as Unicode counts them; half a surrogate pair is half a letter, and the other half is the
+/// rest of it.
 fn letters(text: &[u8]) -> u64 {
     let mut letters = 0;
     let mut rest = text;

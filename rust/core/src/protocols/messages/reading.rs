@@ -1,16 +1,19 @@
 //! A message → pieces of output: its events, or the whole object.
 //!
-//! The kind of an event stands in its data; the names of events are not read. A block is known by its index. Servers break the protocol:
+//! The kind of an event stands in its data; the names of events are not read. A block is known by its index. Servers
+//! break the protocol:
 //!
-//! - blocks that are closed at the end only, so that the next begins while one is open, and a signature comes behind the next block's text
-//!   (llama.cpp): a delta says by its own type what it is, and a signature that comes late signs nothing;
-//! - `tool_use` without `input` (llama.cpp), or with all of it in the event that opens the block (recorded): what the arguments are if
-//!   none follow;
+//! - blocks that are closed at the end only, so that the next begins while one is open, and a signature comes behind
+//!   the next block's text (llama.cpp): a delta says by its own type what it is, and a signature that comes late signs
+//!   nothing;
+//! - `tool_use` without `input` (llama.cpp), or with all of it in the event that opens the block (recorded): what the
+//!   arguments are if none follow;
 //! - no signature (Ollama, SGLang), or an empty one: the thinking is unsigned;
 //! - a second `message_start`: with the same id it says nothing, with another one these are two replies;
 //! - events and data that nobody knows (an upstream's metrics): they are passed over.
 //!
-//! Blocks with a meaning of their own (`server_tool_use`, `web_search_tool_result`, `compaction`, …) are given whole when they end.
+//! Blocks with a meaning of their own (`server_tool_use`, `web_search_tool_result`, `compaction`, …) are given whole
+//! when they end.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +137,8 @@ impl<'a> Event<'a> {
 }
 
 impl MessageEvents {
-    /// A reader that refuses events with more than `limits.max_depth` open containers. `limits.max_document` bounds what is kept of a block.
+    /// A reader that refuses events with more than `limits.max_depth` open containers. `limits.max_document` bounds
+    /// what is kept of a block.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         MessageEvents {

@@ -18,8 +18,9 @@ pub(super) fn reason(word: &[u8]) -> Reason {
     }
 }
 
-/// The stop reason for a reply, by what its upstream said and what is in it. Clients run calls only where the reason says so, and wait in
-/// silence where it says so and there is none: so the calls decide. A reply that was cut stays cut, since its last call may be, too.
+/// The stop reason for a reply, by what its upstream said and what is in it. Clients run calls only where the reason
+/// says so, and wait in silence where it says so and there is none: so the calls decide. A reply that was cut stays
+/// cut, since its last call may be, too.
 pub(super) fn stop_reason(reason: Reason, has_calls: bool, has_sequence: bool) -> &'static str {
     match reason {
         Reason::Length => "max_tokens",

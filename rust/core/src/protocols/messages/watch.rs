@@ -96,7 +96,8 @@ fn read_delta_member(
     }
 }
 
-/// Whether a member of an event's `delta` is output: text, thinking, a tool's input in parts, and the summary that a compaction writes.
+/// Whether a member of an event's `delta` is output: text, thinking, a tool's input in parts, and the summary that a
+/// compaction writes.
 fn is_output(name: &[u8]) -> bool {
     matches!(name, b"text" | b"thinking" | b"partial_json" | b"content")
 }

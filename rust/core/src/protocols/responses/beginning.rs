@@ -8,7 +8,8 @@ use super::request::ResponsesRequest;
 use super::vocabulary::{Journal, raw};
 use super::writing::heading::{End, Heading};
 
-/// The object of a background response that has just been taken on. `created_at`: seconds since 1970; `model` is what it is called.
+/// The object of a background response that has just been taken on. `created_at`: seconds since 1970; `model` is what
+/// it is called.
 ///
 /// ```
 /// use sluicegate_core::limits::Limits;

@@ -12,8 +12,9 @@ const MAX_DEPTH: usize = 64;
 /// What OpenAI gives as the logarithm of a probability that is next to nothing.
 const UNLIKELY: &[u8] = b"-9999.0";
 
-/// Appends the elements of a list of log probabilities (`choices[].logprobs.content`), as they stand between the brackets of a text's
-/// `logprobs`. There each has its `bytes` and its `top_logprobs`, which upstreams leave out or null.
+/// Appends the elements of a list of log probabilities (`choices[].logprobs.content`), as they stand between the
+/// brackets of a text's `logprobs`. There each has its `bytes` and its `top_logprobs`, which upstreams leave out or
+/// null.
 pub(super) fn logprobs(list: &[u8], out: &mut Vec<u8>) {
     let Ok(document) = scan::document(list, MAX_DEPTH) else {
         return;
@@ -78,8 +79,8 @@ fn entry_head(list: &[u8], entry: Value, out: &mut Vec<u8>) -> Option<Option<Val
     Some(find(&entry, "top_logprobs"))
 }
 
-/// An annotation as a text has it: Chat Completions puts what a citation says into a member named like its type. None where it has no
-/// type, or is a citation of nothing.
+/// An annotation as a text has it: Chat Completions puts what a citation says into a member named like its type. None
+/// where it has no type, or is a citation of nothing.
 pub(super) fn annotation(object: &[u8]) -> Option<Vec<u8>> {
     let document = scan::document(object, MAX_DEPTH).ok()?;
     let members = fields(object, document);

@@ -1,4 +1,5 @@
-//! The end of a response that its upstream did not end: each item that is open is closed with what was said of it, once.
+//! The end of a response that its upstream did not end: each item that is open is closed with what was said of it,
+//! once.
 
 use super::fold::Fold;
 use super::fold::item::{FoldedItem, Text, call_member};
@@ -19,14 +20,15 @@ pub enum End<'a> {
         /// The upstream's own `error` event has said so.
         told: bool,
     },
-    /// Somebody cancelled it. A stream has no event for that: it ends with `response.incomplete`, and the object says what happened.
+    /// Somebody cancelled it. A stream has no event for that: it ends with `response.incomplete`, and the object says
+    /// what happened.
     Cancelled,
 }
 
 impl Fold {
-    /// Appends the events that end the response: what is open is closed, as incomplete, and a failure has an `error` event before the
-    /// last one. The Response object as it is then, and the number that an event behind these would have. `first`: their first number;
-    /// `model` is shown instead of the upstream's.
+    /// Appends the events that end the response: what is open is closed, as incomplete, and a failure has an `error`
+    /// event before the last one. The Response object as it is then, and the number that an event behind these would
+    /// have. `first`: their first number; `model` is shown instead of the upstream's.
     pub fn end(
         &self,
         end: End<'_>,
@@ -71,8 +73,8 @@ impl Fold {
         (response, journal.following())
     }
 
-    /// Ends a response that is forwarded, and its stream. `last`: the last event's number; `told`: the client was told why by the
-    /// upstream's `error` event.
+    /// Ends a response that is forwarded, and its stream. `last`: the last event's number; `told`: the client was told
+    /// why by the upstream's `error` event.
     ///
     /// Nothing is appended where no event has [named](Self::is_named) the response.
     pub fn fail(

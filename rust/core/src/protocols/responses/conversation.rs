@@ -1,4 +1,5 @@
-//! Turns of a conversation that are kept, a request and its response each: listed, referred to, and repeated before a further request.
+//! Turns of a conversation that are kept, a request and its response each: listed, referred to, and repeated before a
+//! further request.
 //!
 //! Nothing is kept of the items while they are looked through: what it costs is the bytes that are asked for.
 
@@ -95,8 +96,8 @@ impl<'a> Turn<'a> {
             .collect()
     }
 
-    /// The items with these ids, each as it is listed; one of its response where that has one. It is looked through once, however many
-    /// ids there are.
+    /// The items with these ids, each as it is listed; one of its response where that has one. It is looked through
+    /// once, however many ids there are.
     #[must_use]
     pub fn find(&self, ids: &[&str]) -> BTreeMap<String, Vec<u8>> {
         let mut missing: BTreeSet<&str> = ids.iter().copied().collect();
@@ -200,7 +201,8 @@ pub fn page(turns: &[Turn<'_>], asked: &Page<'_>) -> Option<Vec<u8>> {
     Some(writer.into_bytes())
 }
 
-/// All items of `turns` as they are sent to an upstream, with commas between them: requests as the client wrote them, and what answered.
+/// All items of `turns` as they are sent to an upstream, with commas between them: requests as the client wrote them,
+/// and what answered.
 #[must_use]
 pub fn repeated(turns: &[Turn<'_>]) -> Vec<u8> {
     let size = turns.iter().map(|it| it.request.len() + it.response.len());

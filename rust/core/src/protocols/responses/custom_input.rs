@@ -1,8 +1,8 @@
 //! The input of a custom tool, out of the arguments of the function that stands for it with a chat upstream.
 //!
-//! The arguments are a JSON object with one string, `{"input":"ls -la"}`, and arrive in pieces of a JSON string, cut anywhere. What the
-//! string holds is spelled as the input has to be spelled, so it is handed on as soon as it comes. Models do not always write that
-//! object: whatever else they write is the input itself.
+//! The arguments are a JSON object with one string, `{"input":"ls -la"}`, and arrive in pieces of a JSON string, cut
+//! anywhere. What the string holds is spelled as the input has to be spelled, so it is handed on as soon as it comes.
+//! Models do not always write that object: whatever else they write is the input itself.
 
 use std::borrow::Cow;
 
@@ -70,8 +70,8 @@ impl CustomInput {
         }
     }
 
-    /// Hands on what is whole.
-    /// Where the input begins, if all that stands before it has come. White space is passed over once, however it was cut.
+    /// Hands on what is whole. Where the input begins, if all that stands before it has come. White space is passed
+    /// over once, however it was cut.
     fn lead_end(&mut self) -> Option<usize> {
         while let Some(token) = LEAD.get(self.found) {
             let rest = self.text.get(self.at..)?;
@@ -104,8 +104,9 @@ fn input_of(text: &[u8]) -> Option<&[u8]> {
     Some(input.value.content(text))
 }
 
-/// Appends the content of a JSON string up to its closing quote or the end of `text`, and returns how much of `text` that is. What
-/// JSON does not allow in a string, and models write all the same, is escaped. `whole`: nothing follows, half an escape is text.
+/// Appends the content of a JSON string up to its closing quote or the end of `text`, and returns how much of `text`
+/// that is. What JSON does not allow in a string, and models write all the same, is escaped. `whole`: nothing follows,
+/// half an escape is text.
 fn pass_string(text: &[u8], whole: bool, out: &mut Vec<u8>) -> usize {
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {

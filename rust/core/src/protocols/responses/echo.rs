@@ -1,7 +1,7 @@
 //! The members of a response that repeat the request.
 //!
-//! A Response object repeats most of its request (`instructions`, `tools`, `temperature`, …), in each event that carries one. All of
-//! it is spelled once, when the request is read, and copied from there.
+//! A Response object repeats most of its request (`instructions`, `tools`, `temperature`, …), in each event that
+//! carries one. All of it is spelled once, when the request is read, and copied from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::json::writer::Writer;
 
-/// The part of a Response object that is known before the upstream answers, and what else of the request its reply depends on.
+/// The part of a Response object that is known before the upstream answers, and what else of the request its reply
+/// depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// The response's `id`, with its prefix `resp_`. The ids of its items are made of what follows the prefix.
@@ -27,13 +28,15 @@ pub struct Echo {
     pub model: Box<str>,
     /// `service_tier`, where the upstream names none that a client would know.
     pub service_tier: Box<str>,
-    /// The other members that repeat the request, as JSON on one line without the braces around them: `"background":false,…,"user":null`.
-    /// None of `id`, `object`, `created_at`, `completed_at`, `status`, `error`, `incomplete_details`, `model`, `output`, `service_tier` and
-    /// `usage` is among them.
+    /// The other members that repeat the request, as JSON on one line without the braces around them:
+    /// `"background":false,…,"user":null`. None of `id`, `object`, `created_at`, `completed_at`, `status`, `error`,
+    /// `incomplete_details`, `model`, `output`, `service_tier` and `usage` is among them.
     pub members: Bytes,
-    /// Names of the custom tools that were sent to the upstream as functions with one string argument `input`: the functions' names.
+    /// Names of the custom tools that were sent to the upstream as functions with one string argument `input`: the
+    /// functions' names.
     pub custom_tools: BTreeSet<Box<str>>,
-    /// Of functions whose tools have other names than they, these names. A call of such a function is a call of the tool.
+    /// Of functions whose tools have other names than they, these names. A call of such a function is a call of the
+    /// tool.
     pub namespaced: BTreeMap<Box<str>, Namespaced>,
 }
 

@@ -1,7 +1,8 @@
 //! The events of a response folded: what it looks like so far, and what is open in it.
 //!
-//! The fold is total: what it does not understand changes nothing, whatever it is. What it keeps is bounded by the bytes that came and by
-//! [`MAX_ITEMS`], and no index makes it allocate. Nothing is named anew: the response and its items are those of the events.
+//! The fold is total: what it does not understand changes nothing, whatever it is. What it keeps is bounded by the
+//! bytes that came and by [`MAX_ITEMS`], and no index makes it allocate. Nothing is named anew: the response and its
+//! items are those of the events.
 
 pub(super) mod item;
 
@@ -30,7 +31,8 @@ pub struct Place {
 pub enum Effect {
     /// Nothing.
     Nothing,
-    /// The next part of a text, and no more: of an event that differs in its `delta` alone, that can be [said](Fold::say) there.
+    /// The next part of a text, and no more: of an event that differs in its `delta` alone, that can be
+    /// [said](Fold::say) there.
     Next(Place),
     /// More than one text.
     More,
@@ -77,8 +79,8 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// A response that no event has named yet, of which at most `max_document` bytes are kept; past that, nothing of its items is. Events
-    /// with more than `max_depth` open containers are not read.
+    /// A response that no event has named yet, of which at most `max_document` bytes are kept; past that, nothing of
+    /// its items is. Events with more than `max_depth` open containers are not read.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Fold {
@@ -95,7 +97,8 @@ impl Fold {
         }
     }
 
-    /// The response that is `response`, a JSON object, before its first event. What is no object is taken for an empty one.
+    /// The response that is `response`, a JSON object, before its first event. What is no object is taken for an empty
+    /// one.
     #[must_use]
     pub fn of(response: &[u8], limits: &Limits) -> Self {
         Fold {
@@ -316,7 +319,8 @@ impl Fold {
         self.parts < MAX_ITEMS
     }
 
-    /// Counts what is kept. False where that is too much: its items are left as they are then, and nothing more is kept.
+    /// Counts what is kept. False where that is too much: its items are left as they are then, and nothing more is
+    /// kept.
     fn hold(&mut self, bytes: usize) -> bool {
         self.held = self.held.saturating_add(bytes);
         let fits = self.held <= self.max_bytes;

@@ -4,7 +4,8 @@ use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::string;
 
-/// The object on one line, with these members in the place of its own, or behind them. What is no object is taken for an empty one.
+/// The object on one line, with these members in the place of its own, or behind them. What is no object is taken for
+/// an empty one.
 ///
 /// Every value must be JSON on one line.
 pub(super) fn with_members(object: &[u8], members: &[(&str, &[u8])]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! From a reply's bytes to the events that are kept: checked, numbered, with the response's own id.
 //!
-//! Numbers are given here, whatever the frames say: kept events count 0, 1, 2 … without a gap, over those that the gateway itself puts
-//! before an upstream's and over a second attempt.
+//! Numbers are given here, whatever the frames say: kept events count 0, 1, 2 … without a gap, over those that the
+//! gateway itself puts before an upstream's and over a second attempt.
 
 mod check;
 
@@ -24,8 +24,8 @@ use crate::sse::splitter::{Batch, Splitter};
 
 use check::Check;
 
-/// The members of a Response object that only the upstream knows. The others say what was asked for: they are the same from the first
-/// event to the last.
+/// The members of a Response object that only the upstream knows. The others say what was asked for: they are the same
+/// from the first event to the last.
 const UPSTREAMS: [&str; 8] = [
     "status",
     "output",
@@ -56,8 +56,8 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Of an `error` event or an error body, in the form of `OpenAI`'s servers (`{"error":{…}}`) or flat. What is no such thing says
-    /// nothing.
+    /// Of an `error` event or an error body, in the form of `OpenAI`'s servers (`{"error":{…}}`) or flat. What is no
+    /// such thing says nothing.
     #[must_use]
     pub fn of(said: Option<Node<'_>>) -> Self {
         let nested = said
@@ -124,9 +124,9 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// `own` is the Response object as the client knows it: its members are put in place of the upstream's, but for those that only an
-    /// upstream knows, and the reply's first events, which the client has been sent, are left out. None: a client has seen these very
-    /// events, so nothing but a number that is wrong or missing is changed.
+    /// `own` is the Response object as the client knows it: its members are put in place of the upstream's, but for
+    /// those that only an upstream knows, and the reply's first events, which the client has been sent, are left out.
+    /// None: a client has seen these very events, so nothing but a number that is wrong or missing is changed.
     #[must_use]
     pub fn new(following: u64, own: Option<&[u8]>, limits: &Limits) -> Self {
         let members = |object: &[u8]| {
@@ -177,7 +177,8 @@ impl Numbering {
         self.error.as_ref()
     }
 
-    /// Appends the events that `data` completes. `now`: seconds since 1970, when a response has completed that does not say when.
+    /// Appends the events that `data` completes. `now`: seconds since 1970, when a response has completed that does not
+    /// say when.
     ///
     /// # Errors
     /// [`ErrorKind::EventTooLarge`](crate::error::ErrorKind::EventTooLarge), behind the events before that one.

@@ -1,21 +1,26 @@
 //! A response → pieces of output: its events, or the whole object.
 //!
-//! Servers break the protocol in many ways, and everything that a model said comes out all the same, once and in its order:
+//! Servers break the protocol in many ways, and everything that a model said comes out all the same, once and in its
+//! order:
 //!
 //! - no `output_index`, no `content_index`, no `sequence_number` (llama.cpp);
-//! - another `item_id` in each event (GitHub Copilot), the same `output_index` for several items (litellm#36375), empty ids (vllm#23927);
-//! - items that are never announced, or never done; deltas that are missing, the last ones (vllm#37071) or all of them, so that the text stands
-//!   only in a `done` event or in the last one's `output`;
+//! - another `item_id` in each event (GitHub Copilot), the same `output_index` for several items (litellm#36375), empty
+//!   ids (vllm#23927);
+//! - items that are never announced, or never done; deltas that are missing, the last ones (vllm#37071) or all of them,
+//!   so that the text stands only in a `done` event or in the last one's `output`;
 //! - a `done` event of one item after the first deltas of the next (llama.cpp);
 //! - `response.completed` for a response that is incomplete (vLLM): its status counts, and `incomplete_details`.
 //!
-//! The item that an event belongs to is found by its id, its `call_id`, its `output_index`, or its position, in this order. When a text is
-//! repeated as a whole, only the part that has not been given yet is given, and only if the beginning equals what was given.
+//! The item that an event belongs to is found by its id, its `call_id`, its `output_index`, or its position, in this
+//! order. When a text is repeated as a whole, only the part that has not been given yet is given, and only if the
+//! beginning equals what was given.
 //!
-//! Items with a meaning of their own (`web_search_call`, `mcp_call`, `compaction`, …) are given whole when they are done. The events that tell how
-//! far they have come are not given. Reasoning of which nothing can be read is such an item too.
+//! Items with a meaning of their own (`web_search_call`, `mcp_call`, `compaction`, …) are given whole when they are
+//! done. The events that tell how far they have come are not given. Reasoning of which nothing can be read is such an
+//! item too.
 //!
-//! An event's item is looked for among all that are known, so there is a bound on their number: [`MAX_ITEMS`](crate::limits::MAX_ITEMS).
+//! An event's item is looked for among all that are known, so there is a bound on their number:
+//! [`MAX_ITEMS`](crate::limits::MAX_ITEMS).
 
 pub(super) mod event;
 pub(super) mod items;

@@ -4,8 +4,8 @@ use crate::output::Spent;
 
 use super::vocabulary::{count, key, number};
 
-/// Appends the usage in the form of the Responses interface. Every member that its types require is there: a count that was not
-/// reported is 0. What the upstream charged keeps its name, unless that is one of the added members'.
+/// Appends the usage in the form of the Responses interface. Every member that its types require is there: a count that
+/// was not reported is 0. What the upstream charged keeps its name, unless that is one of the added members'.
 pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
     let usage = spent.usage;
     let mut object = b"{\"input_tokens\":".to_vec();

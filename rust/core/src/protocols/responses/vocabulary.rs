@@ -1,7 +1,7 @@
 //! The JSON of the Responses interface: events, items, parts. It is written straight into the stream's bytes.
 //!
-//! Every event is written whole, with LF, its name equal to its `type`, and without `id` (Open Responses, "Streaming"). Text comes
-//! spelled, as it stands between the quotes of a JSON string.
+//! Every event is written whole, with LF, its name equal to its `type`, and without `id` (Open Responses, "Streaming").
+//! Text comes spelled, as it stands between the quotes of a JSON string.
 
 use crate::json::string::encode;
 use crate::output::Failure;
@@ -36,7 +36,8 @@ impl Journal {
         self.shown
     }
 
-    /// Appends one event; `members` appends its members other than `type` and `sequence_number`, each with a comma before it.
+    /// Appends one event; `members` appends its members other than `type` and `sequence_number`, each with a comma
+    /// before it.
     pub(super) fn event(
         &mut self,
         kind: &str,

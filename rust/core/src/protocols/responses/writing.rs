@@ -2,8 +2,8 @@
 //!
 //! # States
 //!
-//! One item is open at most, calls excepted, whose pieces may come mixed. A piece that does not belong to what is open closes it and
-//! opens what it belongs to:
+//! One item is open at most, calls excepted, whose pieces may come mixed. A piece that does not belong to what is open
+//! closes it and opens what it belongs to:
 //!
 //! | what is open | reasoning | text | refusal | call |
 //! | --- | --- | --- | --- | --- |
@@ -13,14 +13,15 @@
 //! | refusal (a message) | closes, opens | closes, opens | goes on | closes, opens |
 //! | calls | closes, opens | closes, opens | closes, opens | goes on, or opens one more |
 //!
-//! [`Piece::Part`] ends a part and leaves its item open, so that a message may hold text and a refusal; [`Piece::Break`] closes what is
-//! open.
+//! [`Piece::Part`] ends a part and leaves its item open, so that a message may hold text and a refusal;
+//! [`Piece::Break`] closes what is open.
 //!
-//! Empty text changes nothing. White space behind reasoning, or while calls are open, waits for what comes next: many models write a line
-//! or two between their reasoning and a tool call, which make no message. It is dropped there and nowhere else.
+//! Empty text changes nothing. White space behind reasoning, or while calls are open, waits for what comes next: many
+//! models write a line or two between their reasoning and a tool call, which make no message. It is dropped there and
+//! nowhere else.
 //!
-//! What is open is closed by the next piece or by the end of the reply, not by the finish reason: some upstreams send it twice, with
-//! the last text or before it.
+//! What is open is closed by the next piece or by the end of the reply, not by the finish reason: some upstreams send
+//! it twice, with the last text or before it.
 
 mod calls;
 pub(super) mod heading;
@@ -121,8 +122,8 @@ impl Finish {
 }
 
 impl ResponsesWriter {
-    /// A writer for the response to the request that `echo` was made from. `model` replaces the upstream's name of the model. `shown`:
-    /// the client gets events; otherwise the response is written as one JSON object when it ends.
+    /// A writer for the response to the request that `echo` was made from. `model` replaces the upstream's name of the
+    /// model. `shown`: the client gets events; otherwise the response is written as one JSON object when it ends.
     #[must_use]
     pub fn new(echo: Arc<Echo>, model: Option<&str>, shown: bool) -> Self {
         ResponsesWriter {

@@ -2,8 +2,8 @@
 
 use crate::output::Spent;
 
-/// Appends the usage in the form of Chat Completions. The three counts that its types require are there; a part that was not reported is not. What the
-/// upstream charged keeps its name, unless that is one of the added members'.
+/// Appends the usage in the form of Chat Completions. The three counts that its types require are there; a part that
+/// was not reported is not. What the upstream charged keeps its name, unless that is one of the added members'.
 pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
     let usage = spent.usage;
     let mut object = format!(

@@ -13,8 +13,8 @@ use crate::input::{Role, Room, Turn, seal};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 
-/// How the first block of Claude Code's system prompt begins, which Anthropic takes out. It has a hash that is another in each request, and
-/// would defeat every cache of prompts.
+/// How the first block of Claude Code's system prompt begins, which Anthropic takes out. It has a hash that is another
+/// in each request, and would defeat every cache of prompts.
 const BILLING: &[u8] = b"x-anthropic-billing-header:";
 
 /// Whose content a block stands in.
@@ -309,7 +309,8 @@ impl Blocks {
     }
 }
 
-/// Texts, a line each, behind the lines that name them. Where there is one text and nothing to name it, it is not copied.
+/// Texts, a line each, behind the lines that name them. Where there is one text and nothing to name it, it is not
+/// copied.
 fn headed<'a>(heads: &[&'a [u8]], texts: &[&'a [u8]]) -> Text<'a> {
     let lines: Vec<&[u8]> = heads
         .iter()

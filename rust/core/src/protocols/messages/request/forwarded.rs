@@ -1,5 +1,5 @@
-//! Seals in a request that is forwarded: what another upstream's reply made of reasoning, and this one's would refuse as a wrong
-//! signature.
+//! Seals in a request that is forwarded: what another upstream's reply made of reasoning, and this one's would refuse
+//! as a wrong signature.
 //!
 //! The body is searched once. Where nothing is found it goes up as it came, and nothing of it is parsed.
 
@@ -9,8 +9,8 @@ use crate::input::seal::{self, Seal, Unsealed};
 use crate::json::node::Node;
 use crate::json::splice::Splice;
 
-/// `body`, a request's, without its seals; None where it has none. For an upstream that checks signatures (`signed`) their blocks are
-/// cut out, for others the text of a block stays and has an empty signature.
+/// `body`, a request's, without its seals; None where it has none. For an upstream that checks signatures (`signed`)
+/// their blocks are cut out, for others the text of a block stays and has an empty signature.
 #[must_use]
 pub fn without_seals(body: &[u8], signed: bool) -> Option<Unsealed> {
     let root = seal::sealed(body)?;

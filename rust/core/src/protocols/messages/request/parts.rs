@@ -22,7 +22,8 @@ pub(super) fn trimmed(mut text: &[u8]) -> &[u8] {
         match last {
             b' ' => text = rest,
             b'n' | b'r' | b't' | b'f' => {
-                // An escape has an odd number of backslashes in front: of an even number each second one is the text's own.
+                // An escape has an odd number of backslashes in front: of an even number each second one is the text's
+                // own.
                 let slashes = rest.iter().rev().take_while(|byte| **byte == b'\\').count();
                 if slashes % 2 == 0 {
                     return text;

@@ -14,7 +14,8 @@
 //! | `container` | refused, unless it is null |
 //! | any other | a vendor's own |
 //!
-//! Sources: the types of the `anthropic` package (`message_create_params.py`, and those in `beta`), and Anthropic's API reference.
+//! Sources: the types of the `anthropic` package (`message_create_params.py`, and those in `beta`), and Anthropic's API
+//! reference.
 
 use super::blocks::Blocks;
 use super::tools;

@@ -7,8 +7,9 @@
 //! | medium | the same | 8,192 |
 //! | high and above | the same | 24,576 |
 //!
-//! A budget is below the client's bound on output tokens, and added to the target's own. It is left out where it does not fit, where a tool
-//! is forced, and in the middle of a loop of calls whose thinking is not there: the API refuses all three.
+//! A budget is below the client's bound on output tokens, and added to the target's own. It is left out where it does
+//! not fit, where a tool is forced, and in the middle of a loop of calls whose thinking is not there: the API refuses
+//! all three.
 
 use super::target::{MessagesTarget, ThinkingForm};
 use crate::api::Api;

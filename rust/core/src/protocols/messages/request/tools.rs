@@ -1,8 +1,8 @@
 //! Tools, and which of them may be called.
 //!
-//! A tool without a type, or of type `custom`, is the client's own: a function. All others are run by Anthropic, or have a schema that only
-//! its models know. They are left out where the client offers functions as well and forces none of them, since agents offer them with every
-//! request; the request is refused otherwise.
+//! A tool without a type, or of type `custom`, is the client's own: a function. All others are run by Anthropic, or
+//! have a schema that only its models know. They are left out where the client offers functions as well and forces none
+//! of them, since agents offer them with every request; the request is refused otherwise.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,10 @@
 //! Turns as messages.
 //!
-//! - Neighbours of one side become one message: what the model said in one go, and what the user answers. The results of calls stand first
-//!   in the user's message, in their order, as they must follow their calls at once.
-//! - What the operator says in front is the system prompt. What it says later is a text of the user's in its place, or a message of the
-//!   system's where the upstream takes one: behind one of the user's, and before one of the model's or the end.
+//! - Neighbours of one side become one message: what the model said in one go, and what the user answers. The results
+//!   of calls stand first in the user's message, in their order, as they must follow their calls at once.
+//! - What the operator says in front is the system prompt. What it says later is a text of the user's in its place, or
+//!   a message of the system's where the upstream takes one: behind one of the user's, and before one of the model's or
+//!   the end.
 //! - Empty texts are dropped, and white space alone, too, where there is anything else.
 //! - Ids of calls are adapted, and each one is made the only one of its name.
 

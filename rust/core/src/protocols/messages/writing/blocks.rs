@@ -310,8 +310,9 @@ impl OpenBlock {
     }
 }
 
-/// Appends the input of a call with these arguments, spelled: an object. Arguments that are none stand in one, under the name that Anthropic
-/// proposes for them (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/fine-grained-tool-streaming>).
+/// Appends the input of a call with these arguments, spelled: an object. Arguments that are none stand in one, under
+/// the name that Anthropic proposes for them
+/// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/fine-grained-tool-streaming>).
 fn input(arguments: &[u8], out: &mut Vec<u8>) {
     let decoded = string::decode(arguments);
     if decoded.trim_ascii().is_empty() {

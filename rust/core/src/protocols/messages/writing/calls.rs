@@ -1,5 +1,5 @@
-//! Calls of tools. Upstreams may mix the parts of several, and clients read the last block only: so one call is written at a time, and what
-//! comes for later ones waits until the arguments before them are whole.
+//! Calls of tools. Upstreams may mix the parts of several, and clients read the last block only: so one call is written
+//! at a time, and what comes for later ones waits until the arguments before them are whole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -213,8 +213,9 @@ impl Calls {
         }
     }
 
-    /// The id under which the client gets to know the call, spelled: its own, unless that is missing, or stands for another call already. Clients
-    /// find results by ids alone, and upstreams that count `call_0` anew in each reply would send them round in circles.
+    /// The id under which the client gets to know the call, spelled: its own, unless that is missing, or stands for
+    /// another call already. Clients find results by ids alone, and upstreams that count `call_0` anew in each reply
+    /// would send them round in circles.
     fn free_id(&mut self, place: usize) -> Vec<u8> {
         let own = self.list.get(place).map_or(&b""[..], |call| &call.id);
         let own = string::decode(own);
@@ -271,7 +272,8 @@ impl Wholeness {
     }
 }
 
-/// The first letter of spelled text, as far as it is one of JSON's own, and the bytes that it takes. None where it is not there as a whole.
+/// The first letter of spelled text, as far as it is one of JSON's own, and the bytes that it takes. None where it is
+/// not there as a whole.
 fn letter(text: &[u8]) -> Option<(u8, usize)> {
     match text {
         [b'\\', b'u', rest @ ..] => {

@@ -1,8 +1,8 @@
 //! Pieces of output → the events of a message, or the message alone.
 //!
-//! Blocks come strictly one behind the other, each with an index of its own, and are closed before the next begins: the SDKs' accumulators read the
-//! last block only, and Claude Code stops reading at a part of one that is not open. A piece that does not belong to what is open closes it
-//! and opens what it belongs to:
+//! Blocks come strictly one behind the other, each with an index of its own, and are closed before the next begins: the
+//! SDKs' accumulators read the last block only, and Claude Code stops reading at a part of one that is not open. A
+//! piece that does not belong to what is open closes it and opens what it belongs to:
 //!
 //! | what is open | thinking | text | refusal | call |
 //! | --- | --- | --- | --- | --- |
@@ -12,11 +12,12 @@
 //! | refusal (a text block) | closes, opens | closes, opens | goes on | closes, opens |
 //! | calls | closes, opens | closes, opens | closes, opens | goes on, or waits for its turn |
 //!
-//! Thinking ends with one signature: its upstream's, the seal of an upstream of another protocol ([`seal`]), or the mark that nobody signed
-//! it. [`Piece::Part`] ends a text block; inside thinking it begins a paragraph, since what seals an item seals all of its parts.
+//! Thinking ends with one signature: its upstream's, the seal of an upstream of another protocol ([`seal`]), or the
+//! mark that nobody signed it. [`Piece::Part`] ends a text block; inside thinking it begins a paragraph, since what
+//! seals an item seals all of its parts.
 //!
-//! Blocks of white space are refused when they come back, and many models write a line or two in front of a call: white space opens no
-//! block, and is dropped where no text follows it. A message of nothing else has it.
+//! Blocks of white space are refused when they come back, and many models write a line or two in front of a call: white
+//! space opens no block, and is dropped where no text follows it. A message of nothing else has it.
 
 mod blocks;
 mod calls;
@@ -45,7 +46,8 @@ use calls::Calls;
 pub struct Written {
     /// It wants an event stream; otherwise the message is written when it ends, as a JSON object.
     pub streams: bool,
-    /// The name of the model that the client asked for; None: the upstream's. Clients may not take thinking from another model.
+    /// The name of the model that the client asked for; None: the upstream's. Clients may not take thinking from
+    /// another model.
     pub model: Option<Box<str>>,
     /// What the message is called, and what is in it.
     pub names: MessageNames,
@@ -229,7 +231,8 @@ impl MessagesWriter {
         self.say(BlockKind::Thinking, text, out);
     }
 
-    /// Reasoning that only its maker can read or check: the signature of the thinking that is open, or a block of its own.
+    /// Reasoning that only its maker can read or check: the signature of the thinking that is open, or a block of its
+    /// own.
     fn seal(&mut self, sealed: &Sealed<'_>, out: &mut Vec<u8>) {
         self.waiting.clear();
         let is_thinking = self.blocks.kind() == Some(BlockKind::Thinking);

@@ -84,7 +84,8 @@ fn events(stream: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// What the SDKs' accumulators make of the events: the message, and whether it is whole. Panics where the events break the protocol's grammar.
+/// What the SDKs' accumulators make of the events: the message, and whether it is whole. Panics where the events break
+/// the protocol's grammar.
 fn accumulated(stream: &[u8]) -> (Value, bool) {
     let mut message = Value::Null;
     let mut open: Option<String> = None;

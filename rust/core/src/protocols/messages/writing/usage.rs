@@ -5,9 +5,10 @@ use crate::output::Spent;
 /// What a message says of its usage before it is known.
 pub(super) const NONE_YET: &str = "{\"input_tokens\":0,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}";
 
-/// Appends the usage in the form of the Messages interface. What was read from and written to the cache stands beside the input there, and
-/// zero is said of either: a client keeps what it was told before of a count that is not there. What the upstream charged keeps its name,
-/// unless that is one of the added members'. Without usage only the member is there that the clients' types require.
+/// Appends the usage in the form of the Messages interface. What was read from and written to the cache stands beside
+/// the input there, and zero is said of either: a client keeps what it was told before of a count that is not there.
+/// What the upstream charged keeps its name, unless that is one of the added members'. Without usage only the member is
+/// there that the clients' types require.
 pub(super) fn write(spent: Option<Spent<'_>>, out: &mut Vec<u8>) {
     let Some(spent) = spent else {
         out.extend_from_slice(b"{\"output_tokens\":0}");

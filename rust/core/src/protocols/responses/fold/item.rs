@@ -9,7 +9,8 @@ use super::super::vocabulary::PartKind;
 use crate::json::fields::compact;
 use crate::json::node::Node;
 
-/// Where a text is in its item: of which kind, None for a part of a kind that has no text, and its index among those of the item.
+/// Where a text is in its item: of which kind, None for a part of a kind that has no text, and its index among those of
+/// the item.
 pub(in crate::protocols::responses) type Key = (Option<Sort>, u64);
 
 #[derive(Debug)]
@@ -103,7 +104,8 @@ impl FoldedItem {
         Node::document(&self.object)?.filled("type")
     }
 
-    /// It as an object on one line, with all that was said of it; with this `status`, a JSON string, in place of its own.
+    /// It as an object on one line, with all that was said of it; with this `status`, a JSON string, in place of its
+    /// own.
     pub(in crate::protocols::responses) fn shown(&self, status: Option<&[u8]>) -> Vec<u8> {
         let (mut content, mut summary) = (vec![b'['], vec![b'[']);
         let mut call = None;

@@ -1,4 +1,5 @@
-//! Whether a client could read an upstream's events: what they must have is there, and they are not more than anyone has a reason for.
+//! Whether a client could read an upstream's events: what they must have is there, and they are not more than anyone
+//! has a reason for.
 
 use super::super::fold::said_of;
 use super::super::reading::event::Event;

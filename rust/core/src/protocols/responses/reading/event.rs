@@ -59,8 +59,8 @@ impl<'a> Event<'a> {
         Ok(event)
     }
 
-    /// A place among items or parts. One that is no number, or that nothing can have, is a misfit; a negative one is as none, since
-    /// there are servers that count from -1.
+    /// A place among items or parts. One that is no number, or that nothing can have, is a misfit; a negative one is as
+    /// none, since there are servers that count from -1.
     fn index(&mut self, name: &'static str, value: Node<'a>) -> Option<u64> {
         let index = value.as_u64();
         let is_negative = value.kind() == Kind::Number && value.bytes().starts_with(b"-");
@@ -89,7 +89,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The sort of text that an event of this type continues or repeats as a whole; and whether it is a custom tool's input.
+/// The sort of text that an event of this type continues or repeats as a whole; and whether it is a custom tool's
+/// input.
 pub(in crate::protocols::responses) fn text_event(kind: &[u8]) -> Option<(Sort, bool)> {
     Some(match kind {
         b"response.output_text.delta" | b"response.output_text.done" => (Sort::Text, false),

@@ -188,8 +188,8 @@ impl Items {
         !self.is_full
     }
 
-    /// The part of this sort and index of the item at `place`, as a place among its parts; a new one if there is none. None where there is
-    /// no such item, or no room.
+    /// The part of this sort and index of the item at `place`, as a place among its parts; a new one if there is none.
+    /// None where there is no such item, or no room.
     pub(super) fn part(&mut self, place: usize, sort: Sort, index: u64) -> Option<usize> {
         if let Some(known) = self.items.get(place)?.part(sort, index) {
             return Some(known);

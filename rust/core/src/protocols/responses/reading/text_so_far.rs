@@ -4,8 +4,8 @@
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The length and a hash of a text that came in pieces, both over UTF-16 code units: the pieces may use other JSON escapes than the whole
-/// text does, and may be cut between the halves of a surrogate pair.
+/// The length and a hash of a text that came in pieces, both over UTF-16 code units: the pieces may use other JSON
+/// escapes than the whole text does, and may be cut between the halves of a surrogate pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextSoFar {
     units: u64,
@@ -40,8 +40,8 @@ impl TextSoFar {
         }
     }
 
-    /// The part of `whole` behind the text so far; None if `whole` does not begin with that text. Both stand as between the quotes of
-    /// a JSON string.
+    /// The part of `whole` behind the text so far; None if `whole` does not begin with that text. Both stand as between
+    /// the quotes of a JSON string.
     pub(super) fn rest_of(self, whole: &[u8]) -> Option<&[u8]> {
         let mut so_far = TextSoFar::default();
         let mut at = 0;

@@ -1,4 +1,5 @@
-//! Seals in a request that is forwarded: reasoning of an upstream of another protocol, which this one's would take for its own and refuse.
+//! Seals in a request that is forwarded: reasoning of an upstream of another protocol, which this one's would take for
+//! its own and refuse.
 //!
 //! The body is searched once. Where nothing is found it goes up as it came, and nothing of it is parsed.
 
@@ -8,8 +9,8 @@ use crate::input::seal::{self, Seal, Unsealed};
 use crate::json::node::Node;
 use crate::json::splice::Splice;
 
-/// `body`, a request's, without its seals; None where it has none. An upstream that takes reasoning as text (`takes_reasoning`) gets the
-/// items that have one, for others they are cut out.
+/// `body`, a request's, without its seals; None where it has none. An upstream that takes reasoning as text
+/// (`takes_reasoning`) gets the items that have one, for others they are cut out.
 #[must_use]
 pub fn without_seals(body: &[u8], takes_reasoning: bool) -> Option<Unsealed> {
     let root = seal::sealed(body)?;

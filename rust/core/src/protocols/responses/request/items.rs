@@ -19,11 +19,12 @@ use crate::limits::{Limits, MAX_REFERENCES};
 
 impl ResponsesRequest {
     /// The same request with earlier items in front of its input and without `previous_response_id`, which
-    /// [`previous_response_id`](Self::previous_response_id) still tells. A string input becomes a message of the user. All other members
-    /// keep their bytes and their order.
+    /// [`previous_response_id`](Self::previous_response_id) still tells. A string input becomes a message of the user.
+    /// All other members keep their bytes and their order.
     ///
     /// # Errors
-    /// [`ErrorKind::DocumentTooLarge`](crate::error::ErrorKind::DocumentTooLarge), and for items that are no JSON what their fault is.
+    /// [`ErrorKind::DocumentTooLarge`](crate::error::ErrorKind::DocumentTooLarge), and for items that are no JSON what
+    /// their fault is.
     pub fn with_input_prefix(&self, items: &[Bytes], limits: &Limits) -> Result<Self, Error> {
         let added: usize = items.iter().map(|item| item.len() + 1).sum();
         // Nothing is made that would be refused for its size alone.
@@ -75,7 +76,8 @@ impl ResponsesRequest {
             .collect()
     }
 
-    /// The same request with items in place of references to them. A reference to what is not in `found` stays as it is.
+    /// The same request with items in place of references to them. A reference to what is not in `found` stays as it
+    /// is.
     ///
     /// # Errors
     /// As [`with_input_prefix`](Self::with_input_prefix) gives them.
@@ -104,7 +106,8 @@ impl ResponsesRequest {
         ResponsesRequest::parse(body.into(), limits)
     }
 
-    /// The body as it is run in the background: it streams, whatever the client asked for, and whoever gets it answers at once.
+    /// The body as it is run in the background: it streams, whatever the client asked for, and whoever gets it answers
+    /// at once.
     #[must_use]
     pub fn as_run(&self) -> Vec<u8> {
         let members: [(&str, &[u8]); 2] = [("stream", b"true"), ("background", b"false")];
@@ -113,7 +116,8 @@ impl ResponsesRequest {
 
     /// See [`refers`](Self::refers).
     pub(super) fn has_references(&self) -> bool {
-        // Most requests refer to no item, and a search of their bytes shows it. An escape may hide a name, so any escape counts.
+        // Most requests refer to no item, and a search of their bytes shows it. An escape may hide a name, so any
+        // escape counts.
         let hints: [&[u8]; 3] = [b"\"id\"", b"item_reference", b"\\u"];
         let body = self.body();
         if hints.iter().all(|hint| memmem::find(body, hint).is_none()) {
@@ -202,8 +206,8 @@ impl Made<'_> {
     }
 }
 
-/// The id of an item as it is listed: its own, or one that is made of its place. An id made of the same token and a number alone is
-/// therefore another one.
+/// The id of an item as it is listed: its own, or one that is made of its place. An id made of the same token and a
+/// number alone is therefore another one.
 pub(in crate::protocols::responses) fn id_of(item: Node<'_>, made: Made<'_>) -> String {
     let [kind, role, id] = item.pick(["type", "role", "id"]);
     match id.and_then(|id| id.decode()) {
@@ -220,8 +224,8 @@ fn kind_of<'a>(kind: Option<Node<'a>>, role: Option<Node<'a>>) -> Cow<'a, str> {
     }
 }
 
-/// Appends an item of a request as it is listed: with an `id`, a `type` and, where its kind has one, a `status`; a message's content is
-/// an array of parts.
+/// Appends an item of a request as it is listed: with an `id`, a `type` and, where its kind has one, a `status`; a
+/// message's content is an array of parts.
 pub(in crate::protocols::responses) fn write_listed(
     item: Node<'_>,
     made: Made<'_>,

@@ -116,8 +116,8 @@ impl ResponsesRequest {
     /// Only what routing and keeping depend on is checked; the rest is when it is put to an upstream.
     ///
     /// # Errors
-    /// As [`Request::parse`] gives them, and [`ErrorKind::WrongType`] for a `store` or `background` that is neither a boolean nor null,
-    /// and a `previous_response_id` that is neither a string nor null.
+    /// As [`Request::parse`] gives them, and [`ErrorKind::WrongType`] for a `store` or `background` that is neither a
+    /// boolean nor null, and a `previous_response_id` that is neither a string nor null.
     pub fn parse(body: Bytes, limits: &Limits) -> Result<Self, Error> {
         let mut values = [None; NAMES.len()];
         let mut previous_response_id = None;
@@ -203,29 +203,29 @@ impl ResponsesRequest {
             .is_some_and(|it| it.kind() == Kind::True)
     }
 
-    /// The `previous_response_id` member, also where [`with_input_prefix`](Self::with_input_prefix) has taken it out. [Cut](record::cut) where
-    /// it is longer than any id that is kept.
+    /// The `previous_response_id` member, also where [`with_input_prefix`](Self::with_input_prefix) has taken it out.
+    /// [Cut](record::cut) where it is longer than any id that is kept.
     #[must_use]
     pub fn previous_response_id(&self) -> Option<&str> {
         self.previous_response_id.as_deref()
     }
 
-    /// Whether an item of the input stands for one that was made earlier: an `item_reference`, or an id and nothing else, as `OpenAI`'s
-    /// clients may write it.
+    /// Whether an item of the input stands for one that was made earlier: an `item_reference`, or an id and nothing
+    /// else, as `OpenAI`'s clients may write it.
     #[must_use]
     pub fn refers(&self) -> bool {
         self.refers
     }
 
-    /// The first member that names something in the store, `previous_response_id` or `input[2].id`, and cannot be kept as text: it has
-    /// a lone surrogate or NUL. None where all can.
+    /// The first member that names something in the store, `previous_response_id` or `input[2].id`, and cannot be kept
+    /// as text: it has a lone surrogate or NUL. None where all can.
     #[must_use]
     pub fn unstorable(&self) -> Option<&str> {
         self.unstorable.as_deref()
     }
 
-    /// The number of the conversation that it belongs to, see [`affinity`](crate::request::affinity); none where there is nothing to tell
-    /// it from others. Looks through the input up to the first message from the user.
+    /// The number of the conversation that it belongs to, see [`affinity`](crate::request::affinity); none where there
+    /// is nothing to tell it from others. Looks through the input up to the first message from the user.
     #[must_use]
     pub fn affinity(&self) -> Option<u64> {
         let beginning = Beginning {

@@ -61,7 +61,8 @@ impl Heading {
         }
     }
 
-    /// Takes the model and the service tier that the upstream gave its reply. A response that the client knows keeps its model.
+    /// Takes the model and the service tier that the upstream gave its reply. A response that the client knows keeps
+    /// its model.
     pub(super) fn note(&mut self, head: &Head<'_>, is_known: bool) {
         if let Some(model) = head.model.filter(|_| !self.model_is_set && !is_known) {
             self.model = model.to_vec();
@@ -134,7 +135,8 @@ impl Heading {
     }
 }
 
-/// One of the codes that a response's `error` may have: a closed list in OpenAI's types. The `error` event before it has the upstream's own.
+/// One of the codes that a response's `error` may have: a closed list in OpenAI's types. The `error` event before it
+/// has the upstream's own.
 pub(in crate::protocols::responses) fn error_code(failure: Failure<'_>) -> &'static str {
     let says = |word: &str| {
         let said = [failure.code, failure.kind];

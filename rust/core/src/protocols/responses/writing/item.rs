@@ -1,4 +1,5 @@
-//! Items of a response: messages and reasoning, and what all items share: ids, places, and the list of those that are closed.
+//! Items of a response: messages and reasoning, and what all items share: ids, places, and the list of those that are
+//! closed.
 
 use crate::api::Api;
 use crate::input::seal;
@@ -239,7 +240,8 @@ impl OpenItem {
         self.is_message == is_messages(kind) && goes_on && (phase.is_none() || phase == self.phase)
     }
 
-    /// Whether what such an upstream sealed has a place here still: of one that speaks Messages all blocks of a turn belong together.
+    /// Whether what such an upstream sealed has a place here still: of one that speaks Messages all blocks of a turn
+    /// belong together.
     pub(super) fn takes_seal(&self, api: Api) -> bool {
         self.encrypted.is_none() && (self.blocks.is_empty() || api == Api::Messages)
     }

@@ -1,5 +1,5 @@
-//! Rewriting the events of a response that breaks the protocol. It keeps its id, because the client may fetch it from the upstream by
-//! that id, or continue from it.
+//! Rewriting the events of a response that breaks the protocol. It keeps its id, because the client may fetch it from
+//! the upstream by that id, or continue from it.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! The turns as messages.
 //!
-//! - What the model put out in neighbouring turns (reasoning, text, calls) becomes one message of the assistant. A second text directly
-//!   behind a first begins another; behind calls, whose outputs must follow at once, it is a paragraph. Reasoning that nothing follows is
-//!   left out.
-//! - Instructions and the system's or developer's messages behind them become one message, where the role is `system`: many chat
-//!   templates take one, and only in front.
-//! - A tool's output is text. What else it holds (images, files) goes into a message of the user behind the outputs, as Chat Completions
-//!   has no other place for it.
+//! - What the model put out in neighbouring turns (reasoning, text, calls) becomes one message of the assistant. A
+//!   second text directly behind a first begins another; behind calls, whose outputs must follow at once, it is a
+//!   paragraph. Reasoning that nothing follows is left out.
+//! - Instructions and the system's or developer's messages behind them become one message, where the role is `system`:
+//!   many chat templates take one, and only in front.
+//! - A tool's output is text. What else it holds (images, files) goes into a message of the user behind the outputs, as
+//!   Chat Completions has no other place for it.
 
 use super::content::{self, ContentPart};
 use super::{ChatTarget, InstructionsRole, LateSystem, ReasoningField, tools};

@@ -137,7 +137,8 @@ const SAME: [(Setting, &str); 12] = [
     (Setting::Verbosity, "verbosity"),
 ];
 
-/// Writes the request for an upstream that speaks Chat Completions. Nothing of it that changes the answer is left out without a word.
+/// Writes the request for an upstream that speaks Chat Completions. Nothing of it that changes the answer is left out
+/// without a word.
 ///
 /// # Errors
 /// What the request asks for is beyond such an upstream.

@@ -1,7 +1,7 @@
 //! The turns as the items of an input.
 //!
-//! What the model put out in one turn becomes its reasoning, its texts and its calls, an item each, in the turn's order. Texts that no call
-//! separates are one message.
+//! What the model put out in one turn becomes its reasoning, its texts and its calls, an item each, in the turn's
+//! order. Texts that no call separates are one message.
 
 use std::collections::BTreeSet;
 
@@ -269,7 +269,8 @@ impl<'t, 'w> Items<'t, 'w> {
         self.ids += 1;
     }
 
-    /// Writes what was said: a string where there is no refusal, since a message with parts of the assistant's own must have an id.
+    /// Writes what was said: a string where there is no refusal, since a message with parts of the assistant's own must
+    /// have an id.
     fn say(&mut self, said: &mut Said<'_>) {
         let Said { texts, refusals } = std::mem::take(said);
         if texts.is_empty() && refusals.is_empty() {
@@ -367,7 +368,8 @@ impl<'t, 'w> Items<'t, 'w> {
     }
 }
 
-/// What stands before the output of a call that failed, as the protocol has no member for it: nothing where the output says so itself.
+/// What stands before the output of a call that failed, as the protocol has no member for it: nothing where the output
+/// says so itself.
 fn error_before(text: &[u8]) -> &'static [u8] {
     match (says_error(text), text.is_empty()) {
         (true, _) => b"",

@@ -35,7 +35,8 @@ use crate::json::writer::Writer;
 /// What an upstream that speaks Responses wants to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsesTarget {
-    /// Whether it takes reasoning of earlier turns as text (vLLM does; OpenAI's own takes only what it has encrypted itself).
+    /// Whether it takes reasoning of earlier turns as text (vLLM does; OpenAI's own takes only what it has encrypted
+    /// itself).
     pub takes_reasoning: bool,
     /// Members of the request not to send, for upstreams that refuse what they don't know.
     pub omit: Vec<Box<str>>,
@@ -58,7 +59,8 @@ const SAME: [(Setting, &str); 13] = [
     (Setting::Metadata, "metadata"),
 ];
 
-/// Writes the request for an upstream that speaks Responses. Nothing of it that changes the answer is left out without a word.
+/// Writes the request for an upstream that speaks Responses. Nothing of it that changes the answer is left out without
+/// a word.
 ///
 /// # Errors
 /// What the request asks for is beyond such an upstream, or of a form that is not known.
