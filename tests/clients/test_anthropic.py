@@ -77,6 +77,11 @@ async def test_a_tool_round_trip_in_streams(
     assert call.id.encode() in sent
 
 
+def body_of(error: anthropic.APIStatusError) -> dict[str, Any]:
+    assert isinstance(error.body, dict)
+    return error.body
+
+
 @pytest.mark.parametrize("api", APIS)
 async def test_errors_are_the_packages_own(
     stand: MessagesStand, client: anthropic.AsyncAnthropic, api: str
@@ -85,7 +90,7 @@ async def test_errors_are_the_packages_own(
     with pytest.raises(anthropic.RateLimitError) as limited:
         await client.messages.create(model=api, max_tokens=100, messages=ASKED)
     assert limited.value.response.headers["retry-after"] == "7"
-    assert limited.value.body["error"]["type"] == "rate_limit_error"
+    assert body_of(limited.value)["error"]["type"] == "rate_limit_error"
 
     stand.upstream.script = Script(tokens=5, faults=(Fault(action="reset", events=4),))
     with pytest.raises(anthropic.APIStatusError):
@@ -96,8 +101,9 @@ async def test_errors_are_the_packages_own(
 async def test_refusals_are_the_packages_own(stand: MessagesStand, client: anthropic.AsyncAnthropic) -> None:
     with pytest.raises(anthropic.NotFoundError) as missing:
         await client.messages.create(model="nothing", max_tokens=100, messages=ASKED)
-    assert missing.value.body["error"]["type"] == "not_found_error"
-    assert missing.value.request_id == missing.value.body["request_id"]
+    body = body_of(missing.value)
+    assert body["error"]["type"] == "not_found_error"
+    assert missing.value.request_id == body["request_id"]
     async with anthropic.AsyncAnthropic(base_url=stand.base_url, api_key="no", max_retries=0) as stranger:
         with pytest.raises(anthropic.AuthenticationError):
             await stranger.messages.create(model="chat", max_tokens=100, messages=ASKED)

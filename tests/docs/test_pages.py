@@ -6,7 +6,7 @@ import re
 from fakes.records import full_record
 from harness.markdown_blocks import ROOT
 from sluicegate.catalogue import CATALOGUE
-from sluicegate.gateway.door import RELAYED
+from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.telemetry import Metrics, RequestRecord
 
 DOCS = ROOT / "docs"

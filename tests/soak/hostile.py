@@ -94,7 +94,8 @@ async def soak(seconds: float, directory: Path, *, lanes: int = LANES, seed: int
 
 async def _play_all(stand: HostileStand, record: HostileSoak, chance: random.Random) -> None:
     ends = time.monotonic() + record.seconds
-    meets, others = [], []
+    meets: list[Case] = []
+    others: list[Case] = []
     for case in CASES:
         (meets if case.side == "upstream" or case.meets_upstream else others).append(case)
 

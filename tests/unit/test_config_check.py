@@ -451,7 +451,7 @@ def test_bodies_may_take_a_quarter_of_a_small_machine(monkeypatch: pytest.Monkey
     for memory, room in ((100, 64), (400, 100)):
         names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory * mib // 4096}
         monkeypatch.setattr(os, "sysconf", names.__getitem__)
-        server = {"bounds": {}}
+        server: dict[str, Any] = {"bounds": {}}
         assert load_data({**GOOD, "server": server}, {}).server.bounds.all_bodies_bytes == room * mib
 
 

@@ -25,7 +25,7 @@ CONFIG: dict[str, Any] = {
     "cost": {"genai_prices": False},
     "responses": {"path": "/nowhere"},
 }
-TEAM = key_digest(b"Bearer sk-team")
+TEAM, _ = key_digest({b"authorization": b"Bearer sk-team"})
 
 RETRIED = FakeFault("connect")
 FINAL = FakeFault("status", status=400, body=b"{}")

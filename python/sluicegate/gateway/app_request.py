@@ -18,8 +18,8 @@ from sluicegate.gateway.asgi import (
     respond,
 )
 from sluicegate.gateway.endpoints import RELAYED
-from sluicegate.gateway.errors import ErrorReply, Refused
-from sluicegate.gateway.forms import Form, form_of, form_of_client, in_form
+from sluicegate.gateway.errors import ErrorReply, Form, Refused
+from sluicegate.gateway.forms import form_of, form_of_client, in_form
 from sluicegate.gateway.keys import Caller, key_digest
 from sluicegate.gateway.recording import LONGEST_NAME, result_of
 from sluicegate.gateway.refusal import refuse

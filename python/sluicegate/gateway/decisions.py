@@ -297,7 +297,7 @@ class Decider:
             if hasattr(event, "answer"):
                 event.answer(None)
             elif hasattr(event, "reply"):
-                call = self._calls.get(ticket)
+                call = None if ticket is None else self._calls.get(ticket)
                 reply = _written(call, errors.internal())
                 if event.reply(reply.status, reply.headers, reply.body) and call is not None:
                     call.code = reply.code

@@ -196,14 +196,14 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
     document = _object(fault.body)
     error = None if document is None else document.get("error")
     if document is not None and isinstance(error, dict):
-        code, type_, said = error.get("code"), error.get("type"), error.get("message")
+        code, named, said = error.get("code"), error.get("type"), error.get("message")
         return ErrorReply(
             fault.status,
             code[:64] if isinstance(code, str) else "status",
             [_JSON, *headers],
             fault.body,
             said if isinstance(said, str) and said else _sentence(fault.message),
-            type_ if isinstance(type_, str) else "upstream_error",
+            named if isinstance(named, str) else "upstream_error",
             # OpenAI's has no `type` beside `error`.
             "anthropic" if document.get("type") == "error" else "openai",
         )

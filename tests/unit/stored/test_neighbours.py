@@ -203,9 +203,10 @@ async def test_an_unknown_id_is_refused_while_the_store_does_not_answer_writes(
 async def test_an_id_that_no_store_can_have_is_not_there(store: ResponseStore) -> None:
     await create(store, model="another")
     for id in BAD_IDS.values():
-        for look in (store.response, store.context, store.item, store.cancel, store.delete):
+        for look in (store.response, store.context, store.cancel, store.delete):
             with pytest.raises(NotFound):
                 await look(id, OWNER)
+        assert await store.items([id], OWNER) == {}
 
 
 # === what waits ===

@@ -77,6 +77,27 @@ macro_rules! both_ways {
 }
 pub(crate) use both_ways;
 
+/// The last event of a chat stream.
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
+
+/// The head of an event stream, and these events.
+pub(crate) fn stream(events: &[String]) -> Vec<u8> {
+    let mut bytes = head("text/event-stream").into_bytes();
+    for event in events {
+        bytes.extend_from_slice(event.as_bytes());
+    }
+    bytes
+}
+
+/// A chat stream of one token.
+pub(crate) fn finished() -> Vec<String> {
+    vec![
+        chat_chunk("a", "null"),
+        chat_chunk("", "\"stop\""),
+        DONE.to_owned(),
+    ]
+}
+
 /// What is reported of an exchange that is over: how it ended, and the copy of its reply.
 pub(crate) type Ended = (Outcome, Option<ReplyCopy>);
 
