@@ -12,6 +12,7 @@ SOURCES = ("python", "rust", "tests", "benches")
 SUFFIXES = {".py", ".pyi", ".rs"}
 GENERATED = {"target", ".venv", "__pycache__"}
 MAX_LINES = 600
+MAX_WIDTH = 120
 # One extension module has one stub, and the stub is where it is documented.
 ONE_BY_NATURE = {"python/sluicegate/_core.pyi"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
@@ -32,6 +33,23 @@ def test_no_file_is_two_things() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources()}
     too_long = {name: length for name, length in lengths.items() if length > MAX_LINES}
     assert too_long.keys() - ONE_BY_NATURE == set()
+
+
+def test_comments_are_not_too_wide() -> None:
+    # rustfmt leaves comments as they are. Examples in them are code, whose strings may be wide.
+    wide = []
+    for path in sources():
+        example = False
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            comment = line.lstrip()
+            if path.suffix == ".rs" and comment.startswith("//"):
+                fence = comment.lstrip("/!").lstrip().startswith("```")
+                example ^= fence
+                if len(line) > MAX_WIDTH and not example and not fence:
+                    wide.append(f"{path.relative_to(ROOT)}:{number}")
+            else:
+                example = False
+    assert wide == []
 
 
 def test_names_say_what_is_inside() -> None:

@@ -173,8 +173,8 @@ fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
 impl PyFront {
     #[new]
     #[pyo3(signature = (
-        decisions, *, threads=1, max_body_bytes, all_bodies_bytes, max_event_bytes, max_reply_bytes, client_buffer_bytes,
-        keepalive_seconds, client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests, copies_bytes,
+        decisions, *, threads=1, max_body_bytes, all_bodies_bytes, max_event_bytes, max_reply_bytes,
+        client_buffer_bytes, keepalive_seconds, client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests, copies_bytes,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(

@@ -97,8 +97,8 @@ pub(crate) struct PyChatTarget {
 impl PyChatTarget {
     #[new]
     #[pyo3(signature = (
-        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens", late_system="system", effort_ceiling="high",
-        thinking_off="nothing", omit=None,
+        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens",
+        late_system="system", effort_ceiling="high", thinking_off="nothing", omit=None,
     ))]
     fn new(
         instructions_role: &str,
@@ -238,10 +238,10 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None, messages=None,
-        repair=false, harmony=false, deadlines=None, dialect=None,
-        ask_usage=true, streaming="auto", forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None,
-        ca_file=None, client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
+        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None,
+        messages=None, repair=false, harmony=false, deadlines=None, dialect=None, ask_usage=true, streaming="auto",
+        forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None, ca_file=None,
+        client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side, a settings struct on this one.
     fn new(

@@ -8,7 +8,7 @@
 //! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
 //! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
 //! | `service` | which way a request goes |
-//! | `reading`, `room`, `asked`, `facts`, `arrival`, `report` | a request that goes to an upstream: read, decided, made an exchange, reported |
+//! | `reading`, `room`, `asked`, `facts`, `arrival`, `report` | forwarding: read, decide, send, report |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
 //! | `application` | everything else: the Unix socket of the Python application |
 //! | `ready`, `notice` | replies that another ASGI server delivers, and the descriptor that wakes its event loop |

@@ -159,7 +159,9 @@ impl PyPipeline {
 #[pymethods]
 impl PyPipeline {
     #[new]
-    #[pyo3(signature = (api="chat", *, streams=true, hide_usage_chunk=false, include_usage=true, dialect=None, price=None))]
+    #[pyo3(signature = (
+        api="chat", *, streams=true, hide_usage_chunk=false, include_usage=true, dialect=None, price=None
+    ))]
     fn new(
         api: &str,
         streams: bool,

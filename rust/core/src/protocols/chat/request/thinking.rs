@@ -2,7 +2,7 @@
 //!
 //! | member | whose | what |
 //! | --- | --- | --- |
-//! | `reasoning_details` | OpenRouter | a list of texts, with a signature each, and of encrypted ones; `format` says who made them |
+//! | `reasoning_details` | OpenRouter | texts, each with a signature, and encrypted ones; `format` says whose |
 //! | `thinking_blocks` | LiteLLM | the blocks of Messages |
 //! | `reasoning_content`, `reasoning`, … | servers of open models | one text |
 //!

@@ -8,7 +8,7 @@
 //! | format | `output_config.format`; an object of any form is refused, as no schema may stand for it |
 //! | reasoning | `thinking` and `output_config.effort`: see `thinking` |
 //! | bound on output tokens | `max_tokens`; the target's where there is none |
-//! | `temperature`, `top_p` | the same, but where the model thinks, and the value is not what it must be then: left out |
+//! | `temperature`, `top_p` | the same; left out where the model thinks and the value is not what it must be then |
 //! | `stop` | `stop_sequences`; those of white space alone are left out |
 //! | user | `metadata.user_id` |
 //! | `service_tier` | `auto` for `auto` and `priority`, `standard_only` for `default`; others are left out |

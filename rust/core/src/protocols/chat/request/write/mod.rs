@@ -3,7 +3,7 @@
 //! | what is asked for | there |
 //! | --- | --- |
 //! | instructions, turns | `messages` |
-//! | tools, choice | functions, named as [`offer`](crate::input::offer) says; of allowed tools the others are left out |
+//! | tools, choice | functions, named as [`offer`](crate::input::offer) says; not those that are not allowed |
 //! | whether several tools may be called at once | `parallel_tool_calls`, where there are tools |
 //! | format, verbosity | `response_format`, `verbosity` |
 //! | reasoning | `reasoning_effort`; a vendor's own members stay in `reasoning` |
@@ -11,7 +11,7 @@
 //! | logprobs | `logprobs`, `top_logprobs` |
 //! | settings of the same name | the same |
 //! | `store`, `metadata`, `stream_options`, and what is [`Setting::Silent`] | nothing: the gateway's own business |
-//! | `max_tool_calls`, the other `include`s, what is to be shown of reasoning | not sent: they concern output that such an upstream never makes |
+//! | `max_tool_calls`, the other `include`s, what to show of reasoning | not sent: no such upstream has that output |
 //! | `truncation` | nothing: an input that is too long is the upstream's error then, as with `disabled` |
 //! | what is [`Setting::Needed`] | refused |
 //! | a vendor's own (`top_k`, `chat_template_kwargs`) | the same |

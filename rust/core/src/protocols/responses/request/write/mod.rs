@@ -12,7 +12,8 @@
 //! | `stream_options.include_obfuscation` | the same; the other options nothing, as usage comes by itself |
 //! | `prediction` | left out: it makes an answer faster, not another one |
 //! | `top_k` of a protocol that has it, and what is [`Setting::Spared`] | left out |
-//! | `n`, `stop`, `seed`, `logit_bias`, penalties, `modalities`, `audio`, `web_search_options`, `functions`, `function_call` | refused, unless they ask for nothing (`n: 1`, `stop: null`) |
+//! | `n`, `stop`, `seed`, `logit_bias`, penalties | refused, unless they ask for nothing (`n: 1`, `stop: null`) |
+//! | `modalities`, `audio`, `web_search_options`, `functions`, `function_call` | refused, unless they ask for nothing |
 //! | what is [`Setting::Needed`] | refused |
 //! | any other (`temperature`, `parallel_tool_calls`, `service_tier`, a vendor's own) | the same |
 
