@@ -26,6 +26,7 @@ __all__ = [
     "Front",
     "HarmonyDecoder",
     "ListenBounds",
+    "MessagesTarget",
     "Outcome",
     "Pipeline",
     "PriceAsked",
