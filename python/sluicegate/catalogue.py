@@ -253,9 +253,13 @@ CATALOGUE: Mapping[str, Entry] = {
     ),
     "protocol": Entry(
         "502",
-        "The upstream did not answer in HTTP as it should.",
-        ("`https` where the server speaks `http`, or the other way round.", "`http2` where it has none."),
-        ("Compare `base_url` and `http2` with the server's settings.",),
+        "The upstream did not answer in HTTP, or with neither JSON nor an event stream.",
+        (
+            "`base_url` lacks `/v1`, or names another path: the reply is a page.",
+            "`https` where the server speaks `http`, or the other way round.",
+            "`http2` where it has none.",
+        ),
+        ("Compare `base_url` and `http2` with the server's settings; `sluicegate check --connect` asks it.",),
     ),
     "first_byte_timeout": Entry(
         "504",

@@ -58,7 +58,7 @@ async def test_the_models_of_an_upstream_are_found_and_served(
     await gateway.wait_line(event="discovered", models=1)
     assert await models(gateway) == ["mock-1"]
     text = await banner(gateway)
-    assert f"sluicegate listens on {gateway.base_url}," in text
+    assert f"sluicegate listens on {gateway.base_url}:" in text
     assert "models     mock-1\n" in text
     assert f"local: {upstream.base_url} (1 model)" in text
     assert f"kept for 30 days in {tmp_path / 'sluicegate' / 'responses.db'}" in text

@@ -23,7 +23,7 @@ def banner(ready: "Ready") -> str:
     models = list(ready.config.models)
     lines = [
         "",
-        f"sluicegate listens on {ready.url}, OpenAI's clients take {ready.url}/v1",
+        f"sluicegate listens on {ready.url}: OpenAI's clients take {ready.url}/v1, Anthropic's {ready.url}",
         "",
         f"  models     {_models(models)}",
         *_upstreams(ready),
