@@ -63,7 +63,7 @@ setup: $(VENV)/.installed-$(PROFILE)
 # Tests wait more than they compute: each stage has more processes than there are cores, and stages run side by side,
 # the longest first. What one of them prints comes when it has ended.
 WORKERS ?= 4
-AT_ONCE ?= 2
+AT_ONCE ?= 3
 RERUN = tests/rerun.py
 # Where a file of tests has a gateway for all its tests, one process runs all of them.
 TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone'
