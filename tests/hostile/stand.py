@@ -97,8 +97,10 @@ class HostileStand:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self.gateway.private_memory > bound:
-                    # Allocators give back when they are used.
+                    # Allocators give back when they are used, the store what it wrote with its next write.
                     await talk(self.gateway.address, post(body=asking("unknown")))
+                    small = asking("honest", path=RESPONSES, store=True, background=True, input="a")
+                    await talk(self.gateway.address, post(body=small, path=RESPONSES))
                     await asyncio.sleep(0.1)
         return self.gateway.private_memory, bound
 
