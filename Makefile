@@ -4,7 +4,7 @@
 #         test-alone
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept; HOSTILE=1: of honest ones among hostile
-# hostile each hostile client and upstream among honest streams, as a table (some ten minutes); writes docs/hostile.md
+# hostile each hostile client and upstream among honest streams, as a table (some five minutes); writes docs/hostile.md
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
