@@ -18,7 +18,8 @@ MIB = 1024 * 1024
 LARGE = 32 * MIB
 TOGETHER = 8
 PACE = 0.05
-SHORT = 0.05
+# What is large takes seconds of work: a stream that waits for it waits much longer.
+SHORT = 0.3
 """What a gap may grow by, in seconds, but for what the machine owes: see `Starvation`."""
 
 READ = 256 * 1024
