@@ -1,5 +1,8 @@
 //! The protocols, by name.
 
+/// The last event of streams of OpenAI's interfaces (OpenAI's API reference, "stream").
+pub(crate) const DONE: &[u8] = b"data: [DONE]\n\n";
+
 /// Which protocol a request or a reply speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
@@ -37,11 +40,11 @@ impl Api {
         }
     }
 
-    /// The event that ends a stream and holds nothing (OpenAI's API reference, "stream").
+    /// The event that ends a stream of an upstream and holds nothing.
     #[must_use]
     pub const fn end_mark(self) -> Option<&'static [u8]> {
         match self {
-            Api::Chat | Api::Completions => Some(b"data: [DONE]\n\n"),
+            Api::Chat | Api::Completions => Some(DONE),
             Api::Embeddings | Api::Responses | Api::Messages => None,
         }
     }

@@ -20,6 +20,8 @@
 
 use std::collections::BTreeMap;
 
+use super::Call;
+
 /// A call as it is known so far, its texts spelled as between the quotes of a JSON string.
 pub(crate) trait KnownCall {
     /// It was given an id by the upstream.
@@ -37,6 +39,17 @@ pub(crate) struct CallPiece<'a> {
     pub(crate) id: &'a [u8],
     pub(crate) name: &'a [u8],
     pub(crate) arguments: &'a [u8],
+}
+
+impl<'a> From<&Call<'a>> for CallPiece<'a> {
+    fn from(call: &Call<'a>) -> Self {
+        CallPiece {
+            index: call.index,
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
+        }
+    }
 }
 
 /// How the calls of one message were named, as places in a list of them.

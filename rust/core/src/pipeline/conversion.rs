@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::api::DONE;
 use crate::error::{Error, ErrorKind};
 use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
@@ -142,7 +143,7 @@ impl Unfolding {
         if self.documents.finish().is_some() {
             reply.facts.terminal = false;
         } else if !self.ended && reply.facts.terminal && reply.facts.error.is_none() {
-            let end = Bytes::from_static(b"data: [DONE]\n\n");
+            let end = Bytes::from_static(DONE);
             self.show(end, reply, plan, pricer, out)?;
         }
         Ok(())

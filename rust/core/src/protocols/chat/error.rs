@@ -1,20 +1,7 @@
 //! The error that a payload is, or carries.
 
-use crate::error::{Error, ErrorKind};
 use crate::json::fields::{Field, find, weight};
-use crate::json::scan::{Fault, Kind, Problem, Value};
-
-/// The error for a text that is not JSON.
-pub(super) fn refusal(fault: Fault) -> Error {
-    let kind = match fault.problem {
-        Problem::UnexpectedEnd => ErrorKind::UnexpectedEnd,
-        Problem::UnexpectedByte => ErrorKind::UnexpectedByte,
-        Problem::InvalidUtf8 => ErrorKind::InvalidUtf8,
-        Problem::TooDeep => ErrorKind::TooDeep,
-        Problem::TrailingBytes => ErrorKind::TrailingBytes,
-    };
-    Error::new(kind, fault.offset as u64)
-}
+use crate::json::scan::{Kind, Value};
 
 /// Whether a value would be false in Python or JavaScript, where clients test for members this way.
 fn is_falsy(text: &[u8], value: Value) -> bool {

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::choice::Choice;
-use super::error::{refusal, reported_error};
+use super::error::reported_error;
 use super::merge::{Input, MEMBER_COST, Object, Slot, write_key};
 use super::rules::Level;
 use crate::error::{Error, ErrorKind};
@@ -188,7 +188,7 @@ impl ChatFold {
             }
             found => (Cow::Borrowed(data), found),
         };
-        let payload = found.map_err(refusal)?;
+        let payload = found.map_err(Error::from)?;
         if payload.kind != Kind::Object {
             return Err(Error::new(ErrorKind::NotAnObject, payload.start as u64));
         }

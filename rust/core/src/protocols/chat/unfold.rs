@@ -22,8 +22,9 @@
 use std::collections::BTreeSet;
 
 use super::chunks::{Chunks, WholeChoice};
-use super::error::{refusal, reported_error};
+use super::error::reported_error;
 use super::merge::write_key;
+use crate::api::DONE;
 use crate::error::{Error, ErrorKind};
 use crate::json::fields::{Field, compact, elements, fields, find};
 use crate::json::scan::{self, Kind};
@@ -57,7 +58,7 @@ pub fn unfold_chat(completion: &[u8], options: Unfold, limits: Limits) -> Result
         let offset = limits.max_document as u64;
         return Err(Error::new(ErrorKind::DocumentTooLarge, offset));
     }
-    let document = scan::document(completion, limits.max_depth).map_err(refusal)?;
+    let document = scan::document(completion, limits.max_depth).map_err(Error::from)?;
     if document.kind != Kind::Object {
         return Err(Error::new(ErrorKind::NotAnObject, document.start as u64));
     }
@@ -119,7 +120,7 @@ pub fn unfold_chat(completion: &[u8], options: Unfold, limits: Limits) -> Result
         compact(usage.bytes(completion), &mut last);
         chunks.push(&[], &last)?;
     }
-    chunks.stream.extend_from_slice(b"data: [DONE]\n\n");
+    chunks.stream.extend_from_slice(DONE);
     Ok(chunks.stream)
 }
 

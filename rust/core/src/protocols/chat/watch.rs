@@ -1,8 +1,7 @@
 //! What the pipeline has to know of chunks, whole completions, and the other replies that are of their form.
 
 use crate::json::cursor::Cursor;
-use crate::json::scan::Kind;
-use crate::json::scan::{Fault, Value};
+use crate::json::scan::{Fault, Kind, Value};
 use crate::watch::payload::{Choices, HoleKind, Payload, is_filled, name_of};
 use crate::watch::{Bearing, Came, Said, Source, Watch};
 

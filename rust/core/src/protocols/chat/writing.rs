@@ -11,7 +11,7 @@
 mod calls;
 mod usage_object;
 
-use crate::api::Api;
+use crate::api::{Api, DONE};
 use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::scan;
@@ -347,7 +347,7 @@ impl ChatWriter {
         match self.chunks.fold.take() {
             // A fold that failed was too large; `held` reports that.
             Some(fold) => out.extend_from_slice(&fold.finish().unwrap_or_default()),
-            None => out.extend_from_slice(b"data: [DONE]\n\n"),
+            None => out.extend_from_slice(DONE),
         }
     }
 

@@ -6,6 +6,7 @@ use super::fold::item::{FoldedItem, Text, call_member};
 use super::members::{append, with_members};
 use super::vocabulary::{Journal, PartKind, count, key, list, raw, string as member};
 use super::writing::heading::error_code;
+use crate::api::DONE;
 use crate::json::node::Node;
 use crate::json::string;
 use crate::output::Failure;
@@ -88,7 +89,7 @@ impl Fold {
         if self.is_named() {
             let first = last.map_or(0, |last| last.saturating_add(1));
             self.end(End::Failed { failure, told }, first, model, out);
-            out.extend_from_slice(b"data: [DONE]\n\n");
+            out.extend_from_slice(DONE);
         }
     }
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use super::chat_members;
 use super::echo::Echo;
 use super::vocabulary::{Journal, PartKind, Status, key, string as member};
-use crate::api::Api;
+use crate::api::{Api, DONE};
 use crate::json::fields::compact;
 use crate::output::spelled::is_white_space;
 use crate::output::{
@@ -339,7 +339,7 @@ impl ResponsesWriter {
                 key("response", out);
                 heading.write(end, output, spent, now, out);
             });
-            out.extend_from_slice(b"data: [DONE]\n\n");
+            out.extend_from_slice(DONE);
         } else {
             self.heading.write(end, output, spent, now, out);
         }

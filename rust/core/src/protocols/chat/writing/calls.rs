@@ -57,12 +57,7 @@ impl Calls {
 
     /// Takes in a part of a call.
     pub(super) fn push(&mut self, piece: &Piece<'_>, chunks: &mut Chunks, out: &mut Vec<u8>) {
-        let said = CallPiece {
-            index: piece.index,
-            id: piece.id,
-            name: piece.name,
-            arguments: piece.arguments,
-        };
+        let said = CallPiece::from(piece);
         let known = self.identities.place(&self.list, &said);
         let place = known.unwrap_or_else(|| {
             self.list.push(Call::default());

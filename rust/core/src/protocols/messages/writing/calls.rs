@@ -60,15 +60,6 @@ impl KnownCall for Call {
     }
 }
 
-fn said<'a>(piece: &Piece<'a>) -> CallPiece<'a> {
-    CallPiece {
-        index: piece.index,
-        id: piece.id,
-        name: piece.name,
-        arguments: piece.arguments,
-    }
-}
-
 impl Calls {
     pub(super) fn new(taken: Arc<TakenIds>) -> Self {
         Calls {
@@ -100,7 +91,7 @@ impl Calls {
 
     /// Whether a piece adds nothing: it repeats a call, or it is empty.
     pub(super) fn know(&self, piece: &Piece<'_>) -> bool {
-        let said = said(piece);
+        let said = CallPiece::from(piece);
         let place = self.identities.place(&self.list, &said);
         match place.and_then(|place| Some((place, self.list.get(place)?))) {
             Some((place, call)) => {
@@ -113,7 +104,7 @@ impl Calls {
 
     /// Takes in a part of a call, and writes what can be written by now.
     pub(super) fn push(&mut self, piece: &Piece<'_>, blocks: &mut Blocks, out: &mut Vec<u8>) {
-        let said = said(piece);
+        let said = CallPiece::from(piece);
         let place = match self.identities.place(&self.list, &said) {
             Some(place) if place >= self.current => place,
             // More of a call that is written: what is written stays as it is, and nothing may be lost.

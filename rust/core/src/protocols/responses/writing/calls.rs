@@ -70,15 +70,6 @@ impl KnownCall for Call {
     }
 }
 
-fn said<'a>(piece: &Piece<'a>) -> CallPiece<'a> {
-    CallPiece {
-        index: piece.index,
-        id: piece.id,
-        name: piece.name,
-        arguments: piece.arguments,
-    }
-}
-
 impl Calls {
     pub(super) fn new(echo: Arc<Echo>) -> Self {
         Calls {
@@ -105,7 +96,7 @@ impl Calls {
 
     /// Whether a piece that comes while no call is open adds nothing: it repeats a closed call, or it is empty.
     pub(super) fn know(&self, piece: &Piece<'_>) -> bool {
-        let said = said(piece);
+        let said = CallPiece::from(piece);
         let place = self.identities.place(&self.list, &said);
         match place.and_then(|place| self.list.get(place)) {
             Some(call) => said.arguments.is_empty() || is_repeated_by(call, &said),
@@ -121,7 +112,7 @@ impl Calls {
         journal: &mut Journal,
         out: &mut Vec<u8>,
     ) {
-        let said = said(piece);
+        let said = CallPiece::from(piece);
         let known = self.identities.place(&self.list, &said);
         let is_repeated = known
             .and_then(|place| self.list.get(place))
