@@ -11,6 +11,8 @@ import pytest
 
 DIRECTORY = Path(__file__).parent / "node"
 SECONDS = 50.0
+OWN = ("ANTHROPIC_", "CLAUDE", "CODEX_", "OPENAI_")
+"""Beginnings of variables by which whoever runs the tests may have set up such clients for other servers."""
 
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not (DIRECTORY / "node_modules").is_dir(),
@@ -19,16 +21,21 @@ needs_node = pytest.mark.skipif(
 
 
 async def run_program(
-    *arguments: str, seconds: float = SECONDS, **environ: str
+    *arguments: str,
+    program: Path = Path("node"),
+    directory: Path | None = None,
+    seconds: float = SECONDS,
+    **environ: str,
 ) -> tuple[int | None, str, str]:
-    """`node` with these arguments: its exit code, standard output and standard error."""
+    """`program` with these arguments: its exit code, standard output and standard error."""
     process = await asyncio.create_subprocess_exec(
-        "node",
+        program,
         *arguments,
+        cwd=directory,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **environ},
+        env={name: value for name, value in os.environ.items() if not name.startswith(OWN)} | environ,
     )
     try:
         out, err = await asyncio.wait_for(process.communicate(), seconds)

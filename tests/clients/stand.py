@@ -1,4 +1,4 @@
-"""The gateway in front of llama.cpp's server, by way of its chat and by way of its own Responses."""
+"""The gateway in front of llama.cpp's server, by way of its chat, its own Responses and its own Messages."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -10,9 +10,8 @@ from harness.gateway_process import GatewayProcess
 from harness.llama_cpp import NAME, LlamaCppProcess
 from harness.shared_gateway import shared_gateway
 
-BY_CHAT, BY_RESPONSES = "by-chat", "by-responses"
-"""Names of the one model. The server's Responses streams break most clients: they are repaired."""
-MODELS = (BY_CHAT, BY_RESPONSES)
+MODELS = BY_CHAT, BY_RESPONSES, BY_MESSAGES = "by-chat", "by-responses", "by-messages"
+"""Names of the one model. The server's Responses and Messages streams break clients: they are repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,12 @@ def _configuration(base_url: str) -> Mapping[str, Any]:
         "upstreams": {
             "chat": {"base_url": base_url},
             "responses": {"base_url": base_url, "api": "responses", "repair": True},
+            "messages": {"base_url": base_url, "api": "messages", "repair": True},
         },
         "models": {
             BY_CHAT: {"upstream": "chat", "model": NAME},
             BY_RESPONSES: {"upstream": "responses", "model": NAME},
+            BY_MESSAGES: {"upstream": "messages", "model": NAME},
         },
         "prices": {model: {"input": 1, "cached_input": 0.1, "output": 4} for model in MODELS},
         "cost": {"genai_prices": False},

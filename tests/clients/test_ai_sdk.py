@@ -1,4 +1,4 @@
-"""The AI SDK in front of llama.cpp: its Responses and its chat model, whole, streamed, in a tool loop."""
+"""The AI SDK in front of llama.cpp: its Responses, chat and Messages models, whole, streamed, in a loop."""
 
 import pytest
 
@@ -22,3 +22,4 @@ async def test_all_of_it(stand: Stand) -> None:
         assert seen["loop"] == {"text": ANSWER, "cities": ["Rome"], "steps": 2, "finish": "stop"}, api
     # The Responses model of this SDK shows summaries only.
     assert shown["chat"]["stream"]["reasoning"] == REASONING
+    assert shown["messages"]["stream"]["reasoning"] == REASONING

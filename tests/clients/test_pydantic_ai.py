@@ -1,12 +1,21 @@
-"""pydantic-ai in front of llama.cpp: both APIs, a tool loop, whole and streamed."""
+"""pydantic-ai in front of llama.cpp: its models of each API, a tool loop, whole and streamed."""
+
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 pytest.importorskip("pydantic_ai")
 
+pytest.importorskip("anthropic")
+
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 
@@ -15,15 +24,28 @@ from harness.tiny_model import ANSWER
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session")]
 
-APIS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatModel}
+APIS = ("responses", "chat", "messages")
+
+
+@contextlib.asynccontextmanager
+async def model_of(api: str, stand: Stand) -> AsyncIterator[Model]:
+    if api == "messages":
+        base_url = stand.gateway.base_url
+        async with AsyncAnthropic(base_url=base_url, api_key="none", max_retries=0) as messages:
+            yield AnthropicModel(stand.model, provider=AnthropicProvider(anthropic_client=messages))
+        return
+    async with AsyncOpenAI(base_url=stand.base_url, api_key="none", max_retries=0) as client:
+        provider = OpenAIProvider(openai_client=client)
+        if api == "responses":
+            yield OpenAIResponsesModel(stand.model, provider=provider)
+        else:
+            yield OpenAIChatModel(stand.model, provider=provider)
 
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_tool_loop(stand: Stand, api: str) -> None:
     cities: list[str] = []
-    client = AsyncOpenAI(base_url=stand.base_url, api_key="none", max_retries=0)
-    async with client:
-        model = APIS[api](stand.model, provider=OpenAIProvider(openai_client=client))
+    async with model_of(api, stand) as model:
         agent = Agent(model, model_settings=ModelSettings(temperature=0))
 
         @agent.tool_plain

@@ -1,13 +1,18 @@
-// The AI SDK: the Responses model of @ai-sdk/openai and the chat model of @ai-sdk/openai-compatible. Prints one JSON object.
+// The AI SDK: the Responses model of @ai-sdk/openai, the chat model of @ai-sdk/openai-compatible and the Messages model of
+// @ai-sdk/anthropic. Prints one JSON object.
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
+// Warnings go to the standard output: that Messages models without a limit of output are given one.
+globalThis.AI_SDK_LOG_WARNINGS = false;
 const [baseURL, model] = process.argv.slice(2);
 const models = {
   responses: createOpenAI({ baseURL, apiKey: "none" }).responses(model),
   chat: createOpenAICompatible({ name: "gateway", baseURL, apiKey: "none", includeUsage: true })(model),
+  messages: createAnthropic({ baseURL, apiKey: "none" })(model),
 };
 const shown = {};
 

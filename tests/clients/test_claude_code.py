@@ -1,0 +1,61 @@
+"""Claude Code in front of upstreams of each API: a turn in which it runs a command and hears its output."""
+
+import json
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from clients.claude_code import COMMAND, COMMAND_TOOL, SAID_BY_COMMAND, blocks, run_claude_code
+from clients.messages_stand import APIS, KEY, MessagesStand, messages_stand
+from clients.nodejs import needs_node
+from sluicegate.testing import Script, ToolCall, UsageScript
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module"), needs_node]
+
+SECONDS = 60.0
+TEXT = "It is sunny all day long."
+CALL = ToolCall(
+    name=COMMAND_TOOL, arguments=json.dumps({"command": COMMAND, "description": "Say where we are"})
+)
+USAGE = UsageScript(input_tokens=1200, cached_tokens=1000, output_tokens=30)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MessagesStand]:
+    async with messages_stand(tmp_path_factory.mktemp("claude-code")) as stand:
+        yield stand
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_tool_round_trip(stand: MessagesStand, api: str, tmp_path: Path) -> None:
+    stand.upstream.enqueue(Script(tokens=3, reasoning_tokens=2, tool_calls=(CALL,), usage=USAGE))
+    stand.upstream.script = Script(text=TEXT, usage=USAGE)
+    asked = len(stand.upstream.requests)
+    events = await run_claude_code(stand.base_url, KEY, api, "How is the weather?", tmp_path, SECONDS)
+
+    [call] = blocks(events, "tool_use")
+    assert (call["name"], call["input"]["command"]) == (COMMAND_TOOL, COMMAND)
+    [result] = blocks(events, "tool_result")
+    assert (result["tool_use_id"], result["content"]) == (call["id"], SAID_BY_COMMAND)
+    assert not result["is_error"]
+    ended = events[-1]
+    assert (ended["type"], ended["subtype"], ended["result"]) == ("result", "success", TEXT)
+    usage = ended["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (
+        400,
+        2000,
+        60,
+    )
+
+    requests = list(stand.upstream.requests)[asked:]
+    assert len(requests) == 2
+    said = requests[-1].request.body
+    assert SAID_BY_COMMAND.encode() in said
+    assert call["id"].encode() in said
+    await stand.gateway.wait_line(2, event="request", model=api)
+    lines = stand.gateway.find(event="request", model=api)
+    assert [(line["endpoint"], line["result"]) for line in lines] == [("messages", "ok")] * 2
+    assert [Decimal(line["cost"]) for line in lines] == [Decimal("0.00042")] * 2
