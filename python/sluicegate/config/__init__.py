@@ -5,6 +5,7 @@ from sluicegate.config.bounds import BoundsConfig
 from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
+from sluicegate.config.health import HealthConfig, ProbeConfig, RetryConfig
 from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.model import (
     Config,
@@ -35,12 +36,15 @@ __all__ = [
     "DeadlineConfig",
     "Dialect",
     "DiscoverConfig",
+    "HealthConfig",
     "KeyConfig",
     "LogConfig",
     "MessagesConfig",
     "ModelConfig",
     "PriceConfig",
+    "ProbeConfig",
     "Report",
+    "RetryConfig",
     "RouteConfig",
     "RoutingConfig",
     "Section",

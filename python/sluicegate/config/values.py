@@ -178,6 +178,13 @@ def _reply_headers(names: tuple[str, ...]) -> tuple[str, ...]:
     return _header_names(names, _NEVER_DOWN)
 
 
+def _probe_path(value: str) -> str:
+    # It stands in a request line as it is.
+    if not re.fullmatch(r"/[!-~]*", value) or "#" in value:
+        raise fault("path", "is no path", "it begins with a slash: /models, /health?deep=1")
+    return value
+
+
 def _file(value: str) -> str:
     if not Path(value).is_file():
         raise fault(
@@ -191,7 +198,7 @@ def _decimal(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
-def _no_bool(value: object) -> object:
+def no_bool(value: object) -> object:
     if isinstance(value, bool):
         raise fault("type", "should be a number", "write it as digits")
     return value
@@ -223,6 +230,7 @@ Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
 RouteModel = Annotated[str, AfterValidator(_route_model)]
 RoutePart = Annotated[str, AfterValidator(_route_part)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ProbePath = Annotated[str, AfterValidator(_probe_path), Field(max_length=512)]
 ExistingFile = Annotated[str, AfterValidator(_file)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
@@ -230,36 +238,34 @@ ForwardedHeaders = Annotated[tuple[str, ...], AfterValidator(_forwarded_headers)
 ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 # Every number that becomes a time, a size or a count has an end: none may overflow where it is added to
 # another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.
-Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
-Delay = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
-Retention = Annotated[
-    float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(_no_bool), TIME
-]
-Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_bool)]
-Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
-Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_no_bool), Unit("tokens")]
+Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
+Delay = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
+Retention = Annotated[float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
+Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(no_bool)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(no_bool)]
+Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(no_bool), Unit("tokens")]
 # Read, on a disk, or held in memory for all requests together.
-Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(_no_bool), SIZE]
+Bytes = Annotated[int, Field(ge=1, le=1024**2 * _MIB), BeforeValidator(no_bool), SIZE]
 # Held in memory, for one request.
-MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(_no_bool), SIZE]
+MemoryBytes = Annotated[int, Field(ge=1, le=1024 * _MIB), BeforeValidator(no_bool), SIZE]
 # Below it the parts of which the server needs a whole one (a request's head) would be all there is.
-ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(_no_bool), SIZE]
-Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_bool)]
-Threads = Annotated[int, Field(ge=1, le=MAX_THREADS), BeforeValidator(_no_bool)]
+ClientBuffer = Annotated[int, Field(ge=128 * 1024, le=1024 * _MIB), BeforeValidator(no_bool), SIZE]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(no_bool)]
+Threads = Annotated[int, Field(ge=1, le=MAX_THREADS), BeforeValidator(no_bool)]
 # The client's side: a bound that may be made too large is none.
-Patience = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), BeforeValidator(_no_bool), TIME]
-HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(_no_bool), SIZE]
+Patience = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
+HeadBytes = Annotated[int, Field(ge=8 * 1024, le=1024 * 1024), BeforeValidator(no_bool), SIZE]
 # 65534 is the longest that the `http` crate takes.
-UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(_no_bool), SIZE]
-HeaderCount = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_no_bool)]
-ByteRate = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
-Streams = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_bool)]
-Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)]
+UrlBytes = Annotated[int, Field(ge=256, le=65_534), BeforeValidator(no_bool), SIZE]
+HeaderCount = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(no_bool)]
+ByteRate = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(no_bool)]
+Streams = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_bool)]
+Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(no_bool)]
 # 24 digits is more than any price has, and keeps every product with a 64-bit count exact.
 UsdPerMillion = Annotated[
     Decimal,
     Field(ge=0, max_digits=24, allow_inf_nan=False),
     BeforeValidator(_decimal),
-    BeforeValidator(_no_bool),
+    BeforeValidator(no_bool),
     Unit("USD per million tokens"),
 ]

@@ -4,8 +4,8 @@ from sluicegate.routing.model import Model
 from sluicegate.routing.ordered import Ordered
 from sluicegate.routing.plan import Attempt, NoRoute, Plan
 from sluicegate.routing.policy import Facts, Policy
-from sluicegate.routing.retry import may_succeed_elsewhere
 from sluicegate.routing.table import ModelTable
+from sluicegate.routing.verdict import may_succeed_elsewhere
 
 __all__ = [
     "Attempt",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sluicegate._core import Fault, Outcome, Route
 from sluicegate.routing.model import Model
 from sluicegate.routing.policy import Facts, Policy
-from sluicegate.routing.retry import may_succeed_elsewhere
+from sluicegate.routing.verdict import may_succeed_elsewhere
 
 
 class Attempt(NamedTuple):

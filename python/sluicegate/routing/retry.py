@@ -1,45 +1,69 @@
-"""Which faults another upstream may not have.
+"""How many tries all requests of a model may add, and the pause before the same deployment is tried again."""
 
-Only asked while nothing has reached the client, so a second attempt can never repeat output.
-"""
+from random import Random
 
-from typing import Protocol
+FREE_PER_SECOND = 3
+"""Tries after a first one that cost nothing, so that a model with few requests has some."""
 
-# 401, 402 and 403 are about the gateway's own account there, 404 about a model that this upstream lacks, 409
-# and 425 about its state, 408 and 429 about its load. Any other 4xx is about the request itself.
-_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
-
-# Not: `total_timeout` (the client's time is used up), `too_large` (another's reply would be, too), `shutdown`
-# and `internal` (ours).
-_KINDS = frozenset(
-    {
-        "connect",
-        "connect_timeout",
-        "reset",
-        "protocol",
-        "first_byte_timeout",
-        "first_token_timeout",
-        "between_tokens_timeout",
-        "empty",
-        "truncated",
-        "in_band_error",
-        "decode",
-        "untranslatable",
-    }
-)
+_SECONDS = 10
+# Whole numbers: what is added is taken away again to the last bit.
+_TRY = 1_000_000
 
 
-class Failure(Protocol):
-    """What of a `_core.Fault` decides."""
+class RetryBudget:
+    """What one model may spend on tries after a first one. For the thread that decides.
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def status(self) -> int | None: ...
+    Each request adds `share` of a try, and each further try takes one; what was added or taken longer than
+    ten seconds ago is forgotten. As in Finagle (RetryBudget.scala): where everything fails, load grows by
+    `share` and not by as many times as each request may be tried.
+    """
+
+    __slots__ = ("_balance", "_per_request", "_second", "_slices")
+
+    def __init__(self, share: float) -> None:
+        self._per_request = round(share * _TRY)
+        self._slices = [0] * _SECONDS
+        self._balance = 0
+        self._second = 0
+
+    def adopt(self, share: float) -> None:
+        """From now on each request adds so much."""
+        self._per_request = round(share * _TRY)
+
+    def deposit(self, now: float) -> None:
+        """A request has come."""
+        second = int(now)
+        if second != self._second:
+            self._forget(second)
+        self._slices[second % _SECONDS] += self._per_request
+        self._balance += self._per_request
+
+    def withdraw(self, now: float) -> bool:
+        """Whether there may be a further try; if so, it is paid for."""
+        second = int(now)
+        if second != self._second:
+            self._forget(second)
+        if self._balance + FREE_PER_SECOND * _SECONDS * _TRY < _TRY:
+            return False
+        self._slices[second % _SECONDS] -= _TRY
+        self._balance -= _TRY
+        return True
+
+    def _forget(self, second: int) -> None:
+        slices = self._slices
+        for passed in range(self._second + 1, min(second, self._second + _SECONDS) + 1):
+            self._balance -= slices[passed % _SECONDS]
+            slices[passed % _SECONDS] = 0
+        self._second = second
 
 
-def may_succeed_elsewhere(fault: Failure) -> bool:
-    """Whether the next route is worth a try."""
-    if fault.kind == "status":
-        return fault.status is not None and (fault.status >= 500 or fault.status in _STATUSES)
-    return fault.kind in _KINDS
+def backoff(
+    n: int, stated: float | None, random: Random, shortest: float = 0.1, longest: float = 2.0
+) -> float:
+    """Seconds before the same deployment is tried for the `n`th time again, counted from 0.
+
+    Anything up to `shortest` doubled `n` times, at most `longest`, so that those who failed together do not
+    come back together; not below what the upstream `stated`.
+    """
+    most = min(longest, shortest * 2.0 ** min(n, 32))
+    return max(random.uniform(0.0, most), stated or 0.0)
