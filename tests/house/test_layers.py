@@ -132,6 +132,8 @@ def test_the_crates_know_only_what_is_below_them() -> None:
         packages.setdefault(package["name"], []).extend(names)
     core = dependencies("sluicegate-core", packages)
     assert core & {"pyo3", "tokio", "hyper", "sluicegate-relay"} == set()
+    journal = dependencies("sluicegate-journal", packages)
+    assert journal & {"pyo3", "tokio", "hyper", "sluicegate-core", "sluicegate-relay"} == set()
     relay = dependencies("sluicegate-relay", packages)
     assert "sluicegate-core" in relay
     assert "pyo3" not in relay

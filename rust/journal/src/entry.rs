@@ -1,0 +1,141 @@
+//! The entry of one request: what its engine stores while it runs, and how it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use uuid::Uuid;
+
+use crate::journal::{Over, Shared};
+use crate::layout::{
+    ATTEMPTS, BYTES, FIRST_TOKEN, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID, closing_words,
+    moved_words, usage_words,
+};
+use crate::record::{Attempt, Closing, ClosingTexts, Counts, UNKNOWN};
+
+/// One open record. It has one writer. Dropped without being closed it ends as interrupted, or, where no upstream has
+/// heard of it, as nothing.
+pub struct Entry {
+    shared: Arc<Shared>,
+    /// None once it is over.
+    over: Option<Over>,
+    /// The first word of what is seen.
+    seen: usize,
+    id: Uuid,
+    attempts: u64,
+    version: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(shared: Arc<Shared>, over: Over, seen: usize, id: Uuid) -> Self {
+        let seen = over.at + seen;
+        Self {
+            shared,
+            over: Some(over),
+            seen,
+            id,
+            attempts: 0,
+            version: 0,
+        }
+    }
+
+    /// The record's id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn store(&self, word: usize, value: u64) {
+        if let Some(over) = &self.over {
+            over.segment
+                .words
+                .store(self.seen + word, value, Ordering::Release);
+        }
+    }
+
+    fn store_all(&self, word: usize, values: &[u64]) {
+        if let Some(over) = &self.over {
+            over.segment.words.store_all(self.seen + word, values);
+        }
+    }
+
+    /// An upstream is about to hear of the request.
+    pub fn attempt(&mut self, upstream: &str, upstream_model: &str) {
+        self.attempts += 1;
+        if self.attempts > 1 {
+            // Nothing of what an earlier attempt brought is this one's.
+            self.store(TOKENS, 0);
+            self.store(BYTES, 0);
+            self.store(FIRST_TOKEN, UNKNOWN);
+            self.store(VERSION_WORD, 0);
+            self.version = 0;
+            let (first, words) = moved_words(upstream, upstream_model);
+            self.store(MOVED_WORD, 0);
+            fence(Ordering::Release);
+            self.store_all(MOVED_WORD + 1, &words);
+            self.store(MOVED_WORD, first);
+        }
+        self.store(ATTEMPTS, self.attempts);
+    }
+
+    /// So many events that bore output and so many body bytes have come.
+    pub fn progress(&self, token_events: u64, bytes_in: u64) {
+        self.store(TOKENS, token_events);
+        self.store(BYTES, bytes_in);
+    }
+
+    /// The first output came, `at` microseconds from the request's beginning.
+    pub fn first_token(&self, at: u64) {
+        self.store(FIRST_TOKEN, at);
+    }
+
+    /// The last usage that the upstream gave. `whole`: the reply has come to its end.
+    pub fn usage(&mut self, usage: &Counts, whole: bool) {
+        let (at, words) = usage_words(usage, whole);
+        self.store(VERSION_WORD, self.version + 1);
+        fence(Ordering::Release);
+        self.store_all(at, &words);
+        self.version += 2;
+        self.store(VERSION_WORD, self.version);
+    }
+
+    /// It is over, and can be taken. Only the first call counts.
+    pub fn close(
+        &mut self,
+        numbers: &Closing,
+        usage: &Counts,
+        texts: &ClosingTexts<'_>,
+        attempts: &[Attempt<&str>],
+    ) {
+        let Some(over) = self.over.take() else {
+            return;
+        };
+        let (at, words, state) = closing_words(numbers, usage, texts, attempts);
+        over.segment.words.store_all(self.seen + at, &words);
+        over.segment
+            .words
+            .store(over.at + STATE, state, Ordering::Release);
+        self.end(over);
+    }
+
+    fn end(&self, over: Over) {
+        self.shared.stored(&over.segment);
+        self.shared.open.fetch_sub(1, Ordering::AcqRel);
+        self.shared.push(over);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(over) = self.over.take() else {
+            return;
+        };
+        if self.attempts > 0 {
+            return self.end(over);
+        }
+        over.segment
+            .words
+            .store(over.at + STATE, VOID, Ordering::Release);
+        self.shared.open.fetch_sub(1, Ordering::AcqRel);
+        self.shared.release(&over.segment);
+    }
+}

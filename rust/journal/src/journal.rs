@@ -1,0 +1,395 @@
+//! The journal of one process, and the entry of one request.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::entry::Entry;
+use crate::layout::{self, SHIPPED, STATE, read_all};
+use crate::record::{Opening, OpeningTexts, Row};
+use crate::segment::{
+    SEGMENT_BYTES, Segment, remove_unfinished, segments_in, seize, sync_folder, words_of,
+};
+
+/// When what is stored is written to the disk. A process that dies loses nothing with any of them; a machine that does
+/// loses what was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the kernel sees fit.
+    Never,
+    /// Whenever [`Journal::sync`] is called.
+    Called,
+    /// Before a record counts as opened or closed.
+    Always,
+}
+
+/// Where the journal is, and how large it may become.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its folder, made where it is not there; nobody else may look into it.
+    pub folder: PathBuf,
+    /// Bytes of all segments in the folder; at least two have room.
+    pub bytes: u64,
+    /// See [`Sync`].
+    pub sync: Sync,
+}
+
+/// Why no record could be opened.
+#[derive(Debug)]
+pub enum Full {
+    /// As much waits as may.
+    Bytes,
+    /// There can be no other segment.
+    Disk(io::Error),
+}
+
+/// After a failure, for so long no other segment is tried to be made: whoever opens records must not wait for that.
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+struct Files {
+    current: Option<Arc<Segment>>,
+    spare: Option<Arc<Segment>>,
+    /// Those that no more records are opened in.
+    retired: Vec<Arc<Segment>>,
+    failed: Option<Instant>,
+}
+
+/// A record that is over, and not in the ledger yet.
+pub(crate) struct Over {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+}
+
+pub(crate) struct Shared {
+    settings: Settings,
+    files: Mutex<Files>,
+    over: Mutex<VecDeque<Over>>,
+    /// Records that are open.
+    pub(crate) open: AtomicUsize,
+    sync_failed: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// The record is over: it can be taken.
+    pub(crate) fn push(&self, over: Over) {
+        lock(&self.over).push_back(over);
+    }
+
+    /// Nothing more comes of a record in `segment`.
+    pub(crate) fn release(&self, segment: &Segment) {
+        if segment.live.fetch_sub(1, Ordering::AcqRel) == 1
+            && segment.retired.load(Ordering::Acquire)
+        {
+            self.reap();
+        }
+    }
+
+    /// Delete what holds nothing any more.
+    fn reap(&self) {
+        let mut files = lock(&self.files);
+        files.retired.retain(|segment| {
+            let empty = segment.live.load(Ordering::Acquire) == 0;
+            if empty {
+                let _ = fs::remove_file(&segment.path);
+            }
+            !empty
+        });
+    }
+
+    /// What was stored in `segment` counts.
+    pub(crate) fn stored(&self, segment: &Segment) {
+        segment.dirty.store(true, Ordering::Release);
+        if self.settings.sync == Sync::Always && segment.sync().is_err() {
+            self.sync_failed.store(true, Ordering::Release);
+        }
+    }
+
+    fn segment(&self) -> Result<Segment, Full> {
+        let Settings { folder, bytes, .. } = &self.settings;
+        let there = segments_in(folder).map_err(Full::Disk)?.len() as u64;
+        if (there + 1).saturating_mul(SEGMENT_BYTES) > (*bytes).max(2 * SEGMENT_BYTES) {
+            return Err(Full::Bytes);
+        }
+        let segment = Segment::create(folder).map_err(Full::Disk)?;
+        if self.settings.sync != Sync::Never {
+            sync_folder(folder).map_err(Full::Disk)?;
+        }
+        Ok(segment)
+    }
+
+    fn room(&self, length: usize) -> Result<(Arc<Segment>, usize), Full> {
+        let mut files = lock(&self.files);
+        loop {
+            if let Some(current) = &files.current {
+                if let Some(at) = current.room(length) {
+                    return Ok((Arc::clone(current), at));
+                }
+                if files.spare.is_none() {
+                    files.spare = Some(self.another(&mut files.failed)?);
+                }
+            } else if files.spare.is_none() {
+                files.spare = Some(self.another(&mut files.failed)?);
+            }
+            let next = files.spare.take();
+            if let Some(full) = std::mem::replace(&mut files.current, next) {
+                full.retired.store(true, Ordering::Release);
+                // It may hold nothing already.
+                if full.live.load(Ordering::Acquire) == 0 {
+                    let _ = fs::remove_file(&full.path);
+                } else {
+                    files.retired.push(full);
+                }
+            }
+        }
+    }
+
+    fn another(&self, failed: &mut Option<Instant>) -> Result<Arc<Segment>, Full> {
+        if failed.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Err(Full::Bytes);
+        }
+        let made = self.segment();
+        *failed = made.is_err().then(Instant::now);
+        made.map(Arc::new)
+    }
+}
+
+/// The journal of one process. Any thread.
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+impl Journal {
+    /// Makes the folder where it is not there, and the first segment.
+    ///
+    /// # Errors
+    /// Where there can be no such folder, or no segment in it for want of room on the disk. As long as too much waits
+    /// there already it is made all the same, and full.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let folder = &settings.folder;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        // Whoever made it: what is in it is nobody else's business.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+        remove_unfinished(folder)?;
+        let journal = Self {
+            shared: Arc::new(Shared {
+                settings,
+                files: Mutex::default(),
+                over: Mutex::default(),
+                open: AtomicUsize::new(0),
+                sync_failed: AtomicBool::new(false),
+            }),
+        };
+        match journal.prepare() {
+            Ok(()) | Err(Full::Bytes) => Ok(journal),
+            Err(Full::Disk(error)) => Err(error),
+        }
+    }
+
+    /// Open a record. What is in it outlives this process from here on.
+    ///
+    /// # Errors
+    /// Where there is no room, and none can be made.
+    pub fn open(&self, opening: &Opening, texts: &OpeningTexts<'_>) -> Result<Entry, Full> {
+        let id = Uuid::now_v7();
+        let draft = layout::draft(id.as_u128(), opening, texts);
+        let (segment, at) = self.shared.room(draft.length)?;
+        segment.words.store_all(at + 1, &draft.words);
+        segment.words.store(at, draft.tag, Ordering::Release);
+        self.shared.stored(&segment);
+        self.shared.open.fetch_add(1, Ordering::AcqRel);
+        let over = Over {
+            segment,
+            at,
+            length: draft.length,
+        };
+        Ok(Entry::new(Arc::clone(&self.shared), over, draft.seen, id))
+    }
+
+    /// Make the next segment, so that nobody who opens a record has to wait for it.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn prepare(&self) -> Result<(), Full> {
+        if lock(&self.shared.files).spare.is_some() {
+            return Ok(());
+        }
+        let made = Arc::new(self.shared.segment()?);
+        let mut files = lock(&self.shared.files);
+        files.failed = None;
+        if let Some(unused) = files.spare.replace(made) {
+            let _ = fs::remove_file(&unused.path);
+        }
+        Ok(())
+    }
+
+    /// At most `most` records that are over, in the order in which they ended.
+    #[must_use]
+    pub fn take(&self, most: usize) -> Batch {
+        let mut over = lock(&self.shared.over);
+        let count = most.min(over.len());
+        let taken: Vec<_> = over.drain(..count).collect();
+        drop(over);
+        let rows = taken
+            .iter()
+            .filter_map(|over| {
+                let words = over.segment.words.copy(over.at, over.length);
+                layout::read(&words)?.1.filter(Row::is_real)
+            })
+            .collect();
+        Batch { rows, taken }
+    }
+
+    /// They are in the ledger.
+    pub fn shipped(&self, batch: Batch) {
+        for over in batch.taken {
+            over.segment
+                .words
+                .store(over.at + STATE, SHIPPED, Ordering::Release);
+            over.segment.dirty.store(true, Ordering::Release);
+            self.shared.release(&over.segment);
+        }
+    }
+
+    /// They could not be put into the ledger: they come again.
+    pub fn give_back(&self, batch: Batch) {
+        let mut over = lock(&self.shared.over);
+        for taken in batch.taken.into_iter().rev() {
+            over.push_front(taken);
+        }
+    }
+
+    /// Records that are over and wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        lock(&self.shared.over).len()
+    }
+
+    /// Records that are open.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.shared.open.load(Ordering::Acquire)
+    }
+
+    /// Bytes of all segments in the folder, whoever's they are.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(segments_in(&self.shared.settings.folder)?.len() as u64 * SEGMENT_BYTES)
+    }
+
+    /// Write what was stored since the last time to the disk.
+    ///
+    /// # Errors
+    /// Where that fails, or has failed since.
+    pub fn sync(&self) -> io::Result<()> {
+        let files = lock(&self.shared.files);
+        let mut segments: Vec<_> = files.retired.clone();
+        segments.extend(files.current.clone());
+        drop(files);
+        for segment in segments {
+            segment.sync()?;
+        }
+        if self.shared.sync_failed.swap(false, Ordering::AcqRel) {
+            return Err(io::Error::other(
+                "what was stored could not be written to the disk",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What dead processes have left in the folder, each segment locked for this one.
+    ///
+    /// # Errors
+    /// Where the folder, or one of them, cannot be read.
+    pub fn abandoned(&self) -> io::Result<Vec<Abandoned>> {
+        abandoned_in(&self.shared.settings.folder)
+    }
+
+    /// Delete the segments that hold nothing. For the end of the process; a record can still be opened.
+    pub fn close(&self) {
+        let mut files = lock(&self.shared.files);
+        if let Some(current) = files.current.take() {
+            current.retired.store(true, Ordering::Release);
+            files.retired.push(current);
+        }
+        if let Some(spare) = files.spare.take() {
+            let _ = fs::remove_file(&spare.path);
+        }
+        drop(files);
+        self.shared.reap();
+    }
+}
+
+/// Records on their way to the ledger. Dropped, they stay where they are until the process ends, and are found by the
+/// next one.
+pub struct Batch {
+    /// What they say. A record that no upstream has heard of has none.
+    pub rows: Vec<Row>,
+    taken: Vec<Over>,
+}
+
+impl Batch {
+    /// Whether there is nothing, not even a record without a row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+}
+
+/// A segment that a dead process has left.
+pub struct Abandoned {
+    /// What is in it, and not in the ledger as far as it says.
+    pub rows: Vec<Row>,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Abandoned {
+    /// All of it is in the ledger: the segment goes.
+    ///
+    /// # Errors
+    /// Where it cannot be deleted.
+    pub fn finish(self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What dead processes have left in `folder`.
+///
+/// # Errors
+/// Where the folder, or one of the segments, cannot be read.
+pub fn abandoned_in(folder: &Path) -> io::Result<Vec<Abandoned>> {
+    let mut found = Vec::new();
+    for path in segments_in(folder)? {
+        if let Some(file) = seize(&path)? {
+            found.push(Abandoned {
+                rows: read_all(&words_of(&file)?),
+                path,
+                _lock: file,
+            });
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,62 @@
+//! A file that is memory: the only place with unsafe code.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::MmapRaw;
+
+/// The words of a mapped file, little endian. What is stored is in the kernel's file cache at once, so that it outlives
+/// a killed process.
+pub(crate) struct Words {
+    map: MmapRaw,
+    count: usize,
+}
+
+impl Words {
+    /// Map `file`, all of which must be there already: a page that the disk has no room for would end the process.
+    pub(crate) fn map(file: &File) -> io::Result<Self> {
+        let map = MmapRaw::map_raw(file)?;
+        let count = map.len() / size_of::<u64>();
+        Ok(Self { map, count })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    #[allow(unsafe_code)]
+    fn word(&self, at: usize) -> Option<&AtomicU64> {
+        if at >= self.count {
+            return None;
+        }
+        // SAFETY: the map is page aligned, `at` is within it, it lives as long as `self`, and this process touches it
+        // in no other way than by these atomics. Nobody else writes to the file: it is locked, and its folder is ours.
+        Some(unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(at)) })
+    }
+
+    /// 0 where there is no such word.
+    pub(crate) fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.word(at)
+            .map_or(0, |word| u64::from_le(word.load(order)))
+    }
+
+    pub(crate) fn store(&self, at: usize, value: u64, order: Ordering) {
+        if let Some(word) = self.word(at) {
+            word.store(value.to_le(), order);
+        }
+    }
+
+    /// Store `values` from `at` on, in no certain order.
+    pub(crate) fn store_all(&self, at: usize, values: &[u64]) {
+        for (offset, value) in values.iter().enumerate() {
+            self.store(at + offset, *value, Ordering::Relaxed);
+        }
+    }
+
+    /// A copy of `count` words from `at` on.
+    pub(crate) fn copy(&self, at: usize, count: usize) -> Vec<u64> {
+        let words = at..at.saturating_add(count).min(self.count);
+        words.map(|at| self.load(at, Ordering::Relaxed)).collect()
+    }
+}
