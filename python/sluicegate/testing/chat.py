@@ -74,12 +74,20 @@ def _message(script: Script, said: Speech) -> dict[str, Any]:
             text = f"<think>{thought}</think>{text}"
         case name:
             message[name] = thought
+    if thought and script.reasoning_signature is not None:
+        message["reasoning_details"] = [_signed(thought, script.reasoning_signature)]
     message["content"] = text or None
     message["refusal"] = "".join(said.refusal) or None
     message["annotations"] = []
     if said.calls:
         message["tool_calls"] = [_whole_call(call) for call in said.calls]
     return message
+
+
+def _signed(text: str, signature: str) -> dict[str, Any]:
+    """An entry of OpenRouter's `reasoning_details`."""
+    form = "anthropic-claude-v1"
+    return {"type": "reasoning.text", "text": text, "signature": signature, "format": form, "index": 0}
 
 
 def _thinking(text: str) -> dict[str, Any]:
@@ -208,9 +216,13 @@ class _Chunks:
 
     def _spoken_deltas(self, said: Speech) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
         for i, word in enumerate(said.reasoning):
-            yield self._reasoning_delta(word, i == 0, i == len(said.reasoning) - 1), None
+            delta = self._reasoning_delta(word, i == 0, i == len(said.reasoning) - 1)
+            if self.script.reasoning_signature is not None and i == len(said.reasoning) - 1:
+                whole = "".join(said.reasoning)
+                delta["reasoning_details"] = [_signed(whole, self.script.reasoning_signature)]
+            yield delta, None
         for word in said.content:
-            delta: dict[str, Any] = {"content": word}
+            delta = {"content": word}
             if self.wire.nil_deltas and said.reasoning:
                 delta["reasoning_content"] = None
             yield delta, chat_logprobs(self.script, self.question, (word,), ())

@@ -109,4 +109,6 @@ def messages_usage(script: Script, counts: Counts) -> dict[str, Any]:
         written = {"ephemeral_5m_input_tokens": counts.cache_write, "ephemeral_1h_input_tokens": 0}
         usage["cache_creation"] = written
     usage["output_tokens"] = counts.output
+    if script.usage.details and counts.reasoning:
+        usage["output_tokens_details"] = {"thinking_tokens": counts.reasoning}
     return usage | dict(script.usage.extra)

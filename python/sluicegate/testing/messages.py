@@ -49,6 +49,8 @@ class _Message:
         self.usage = messages_usage(script, count(script, [self.said]))
         reason = finish_reason(script, self.said)
         self.stop_reason = _STOP_REASONS.get(reason, reason) if reason is not None else None
+        if self.said.refusal and self.stop_reason == "end_turn":
+            self.stop_reason = "refusal"
 
     def whole(self) -> dict[str, Any]:
         message = self._message([block for block, _ in self._blocks()], self.stop_reason)
@@ -72,7 +74,8 @@ class _Message:
         said = self.said
         blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         if said.reasoning:
-            signature = self.question.made_id("sig-")
+            signature = self.script.reasoning_signature
+            signature = self.question.made_id("sig-") if signature is None else signature
             deltas = [{"type": "thinking_delta", "thinking": word} for word in said.reasoning]
             deltas.append({"type": "signature_delta", "signature": signature})
             thought = "".join(said.reasoning)

@@ -143,7 +143,10 @@ class _Response:
 
     def _reasoning(self, said: Speech) -> dict[str, Any]:
         part = {"type": "reasoning_text", "text": "".join(said.reasoning)}
-        return {"id": self.question.made_id("rs_"), "type": "reasoning", "summary": [], "content": [part]}
+        item = {"id": self.question.made_id("rs_"), "type": "reasoning", "summary": [], "content": [part]}
+        if self.script.reasoning_signature is not None:
+            item["encrypted_content"] = self.script.reasoning_signature
+        return item
 
     def _message(self, said: Speech) -> dict[str, Any]:
         if said.refusal:

@@ -145,6 +145,10 @@ class Script:
     chunk_bytes: int = 0
     """Content of exactly this many bytes (ASCII) in each of `tokens` chunks; 0: words."""
     reasoning_tokens: int = 0
+    reasoning_signature: str | None = None
+    """What the upstream wants back with its reasoning: the signature (Messages), `encrypted_content`
+    (Responses), the signature in `reasoning_details` (chat, as OpenRouter has it). None: Messages makes one
+    from the request, the others have none."""
     refusal: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     n: int | None = None
