@@ -381,6 +381,10 @@ impl Writer for ChatWriter {
         match piece {
             Piece::Head(head) => return self.note_head(head),
             Piece::Item(_) | Piece::Part | Piece::Break => {
+                // Parts of calls come call by call: accumulating clients take one for whole when the next begins.
+                if matches!(piece, Piece::Break) {
+                    self.calls.end(&mut self.chunks, out);
+                }
                 self.part_starts = self.letters;
                 self.paragraph = self.summed_up;
                 self.thought.clear();

@@ -411,6 +411,25 @@ fn a_call_whose_arguments_never_come_has_what_stands_for_them() {
 }
 
 #[test]
+fn what_stands_for_arguments_comes_before_the_next_call() {
+    let call = |index, id| {
+        Piece::Call(Call {
+            index: Some(index),
+            id,
+            name: b"f",
+            fallback: b"{}",
+            ..Call::default()
+        })
+    };
+    let deltas = deltas(&[call(0, b"c0"), Piece::Break, call(1, b"c1"), Piece::Break]);
+    let indexes: Vec<_> = deltas[1..5]
+        .iter()
+        .map(|delta| delta["tool_calls"][0]["index"].clone())
+        .collect();
+    assert_eq!(indexes, [0, 0, 1, 1]);
+}
+
+#[test]
 fn each_reason_has_a_word_and_a_sequence_is_named() {
     let choice = |finish: Finish<'_>| {
         let whole = written(asked(false), &[Piece::Finish(finish)], Ending::Regular);
