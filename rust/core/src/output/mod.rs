@@ -13,6 +13,8 @@ mod spent;
 use crate::api::Api;
 use crate::cost::Members;
 use crate::error::{Error, ErrorKind};
+use crate::input::seal;
+use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::scan::Fault;
 use crate::limits::Limits;
@@ -84,6 +86,24 @@ pub struct Sealed<'a> {
     pub signs_text: bool,
     /// The whole item that it stands in, a JSON object as it came, where its maker checks all of that (Responses).
     pub item: Option<&'a [u8]>,
+}
+
+impl Sealed<'_> {
+    /// The [`seal`] of it, for a client of another protocol: of the item, or of what stands for one.
+    pub(crate) fn wrapped(&self) -> Vec<u8> {
+        let mut whole = Vec::new();
+        match self.item {
+            Some(item) => compact(item, &mut whole),
+            None => {
+                whole.extend_from_slice(b"{\"type\":\"reasoning.encrypted\",\"data\":\"");
+                whole.extend_from_slice(self.data);
+                whole.extend_from_slice(b"\"}");
+            }
+        }
+        let mut wrapped = Vec::new();
+        seal::write(self.api, &whole, &mut wrapped);
+        wrapped
+    }
 }
 
 /// An item or block as a whole: a hosted tool's call, a compaction, ….

@@ -216,11 +216,12 @@ impl ChatWriter {
     }
 
     /// Reasoning that has to come back, in OpenRouter's form: each piece whole, since accumulating clients join the
-    /// strings of deltas.
+    /// strings of deltas. An item of the Responses interface comes back whole or not at all.
     fn seal(&mut self, sealed: &Sealed<'_>, out: &mut Vec<u8>) {
         let index = self.sealed.to_string();
         self.sealed += 1;
         let thought = std::mem::take(&mut self.thought);
+        let wrapped;
         let content: &[&[u8]] = if sealed.signs_text {
             &[
                 b"reasoning.text\",\"text\":\"",
@@ -229,7 +230,14 @@ impl ChatWriter {
                 sealed.data,
             ]
         } else {
-            &[b"reasoning.encrypted\",\"data\":\"", sealed.data]
+            let data = match sealed.api {
+                Api::Responses => {
+                    wrapped = sealed.wrapped();
+                    &wrapped
+                }
+                _ => sealed.data,
+            };
+            &[b"reasoning.encrypted\",\"data\":\"", data]
         };
         let format: &[u8] = match sealed.api {
             Api::Messages => b"\",\"format\":\"anthropic-claude-v1",

@@ -6,12 +6,14 @@
 //! | `thinking_blocks` | LiteLLM | the blocks of Messages |
 //! | `reasoning_content`, `reasoning`, … | servers of open models | one text |
 //!
-//! The first of these that has anything counts: the others say the same once more.
+//! The first of these that has anything counts: the others say the same once more. What this gateway sealed (`data` of
+//! an encrypted detail) goes back to its maker whole, and its text, in the members for that, to others.
 
 use crate::input::Room;
 use crate::input::block::{Block, Content, Seal, Text};
 use crate::input::left_out::LeftOut;
 use crate::input::place::{Place, Refusal, Spot, Word};
+use crate::input::seal;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 use crate::protocols::chat::delta::REASONING;
@@ -43,7 +45,21 @@ pub(super) fn read<'a>(
         room.take(&Place::At(spot))?;
         found.extend(read_detail(detail, spot, left_out));
     }
-    if !found.is_empty() {
+    if let Some(first) = found.first_mut() {
+        // What is sealed may be shown beside it, for upstreams that did not make it.
+        if let Content::Thinking {
+            text,
+            seal: Some(Seal::Wrapped(_)),
+        } = &mut first.content
+        {
+            let shown = message.pick(REASONING).into_iter().flatten();
+            let shown = shown.filter_map(|source| source.spelled());
+            *text = shown
+                .filter(|shown| !shown.is_empty())
+                .next()
+                .unwrap_or_default()
+                .into();
+        }
         return Ok(found);
     }
     for (index, block) in blocks.iter().flat_map(Node::elements).enumerate() {
@@ -99,6 +115,9 @@ fn read_detail<'a>(detail: Node<'a>, spot: Spot, left_out: &mut LeftOut) -> Opti
     };
     if kind.is_some_and(|kind| kind.is("reasoning.encrypted")) {
         let data = filled(data)?;
+        if let Some(seal) = seal::Seal::of(data) {
+            return Some(block(b"", Some(Seal::Wrapped(seal)), spot, Some(detail)));
+        }
         if !is_ours {
             left_out.add(Place::At(spot));
             return None;
@@ -146,6 +165,7 @@ mod tests {
                 let seal = match seal {
                     None => "unsigned",
                     Some(Seal::Signature(_)) => "signed",
+                    Some(Seal::Wrapped(_)) => "wrapped",
                     Some(_) => "redacted",
                 };
                 format!("{} {seal} {}", block.spot, String::from_utf8_lossy(text))
@@ -210,5 +230,20 @@ mod tests {
         );
         assert_eq!(blocks, ["messages[0].reasoning_details[0] unsigned hm"]);
         assert_eq!(left_out, [Box::from("messages[0].reasoning_details[1]")]);
+    }
+
+    #[test]
+    fn what_was_sealed_here_keeps_its_text() {
+        let (blocks, left_out) = read_all(
+            r#"{"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.encrypted","data":"sg1.responses.e30"},{"type":"reasoning.encrypted","data":"sg1.responses.e30","format":"x"}]}"#,
+        );
+        assert_eq!(
+            blocks,
+            [
+                "messages[0].reasoning_details[0] wrapped hm",
+                "messages[0].reasoning_details[1] wrapped "
+            ]
+        );
+        assert_eq!(left_out.len(), 0);
     }
 }

@@ -165,7 +165,12 @@ fn all_kinds_of_output_in_their_order() {
         Piece::Reasoning(Reasoning::Summary(b"One")),
         Piece::Part,
         Piece::Reasoning(Reasoning::Summary(b"Two")),
-        sealed(Api::Responses, b"gAAA", false),
+        Piece::Reasoning(Reasoning::Sealed(Sealed {
+            api: Api::Responses,
+            data: b"gAAA",
+            signs_text: false,
+            item: Some(b"{}"),
+        })),
         Piece::Reasoning(Reasoning::Text(b"hm")),
         Piece::Text(Text {
             text: b"a",
@@ -186,7 +191,7 @@ fn all_kinds_of_output_in_their_order() {
         {"reasoning_content": "One"},
         {"reasoning_content": "\n\n"},
         {"reasoning_content": "Two"},
-        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "sg1.responses.e30", "index": 0}]},
         {"reasoning_content": "hm"},
         {"content": "a"},
         {"refusal": "no"},

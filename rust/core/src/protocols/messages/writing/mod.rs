@@ -12,9 +12,9 @@
 //! | refusal (a text block) | closes, opens | closes, opens | goes on | closes, opens |
 //! | calls | closes, opens | closes, opens | closes, opens | goes on, or waits for its turn |
 //!
-//! Thinking ends with one signature: its upstream's, the seal of an upstream of another protocol ([`seal`]), or the
-//! mark that nobody signed it. [`Piece::Part`] ends a text block; inside thinking it begins a paragraph, since what
-//! seals an item seals all of its parts.
+//! Thinking ends with one signature: its upstream's, what an upstream of another protocol sealed ([`Sealed::wrapped`]),
+//! or the mark that nobody signed it. [`Piece::Part`] ends a text block; inside thinking it begins a paragraph, since
+//! what seals an item seals all of its parts.
 //!
 //! Blocks of white space are refused when they come back, and many models write a line or two in front of a call: white
 //! space opens no block, and is dropped where no text follows it. A message of nothing else has it.
@@ -27,7 +27,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::api::Api;
-use crate::input::seal;
 use crate::json::fields::compact;
 use crate::json::string;
 use crate::limits::MAX_REPEATED;
@@ -238,11 +237,7 @@ impl MessagesWriter {
         let is_thinking = self.blocks.kind() == Some(BlockKind::Thinking);
         let (signs, data) = match sealed.api {
             Api::Messages => (sealed.signs_text, Cow::Borrowed(sealed.data)),
-            api => {
-                let mut data = Vec::new();
-                seal::write(api, &whole(sealed), &mut data);
-                (is_thinking, Cow::Owned(data))
-            }
+            _ => (is_thinking, Cow::Owned(sealed.wrapped())),
         };
         if !is_thinking {
             self.calls.end(&mut self.blocks, out);
@@ -352,20 +347,6 @@ pub fn error(failure: &Failure<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"message\":");
     string::encode(failure.message, out);
     out.extend_from_slice(b"}}");
-}
-
-/// What a seal of an upstream that speaks another protocol holds: the item, or what stands for one.
-fn whole(sealed: &Sealed<'_>) -> Vec<u8> {
-    let mut whole = Vec::new();
-    match sealed.item {
-        Some(item) => compact(item, &mut whole),
-        None => {
-            whole.extend_from_slice(b"{\"type\":\"reasoning.encrypted\",\"data\":\"");
-            whole.extend_from_slice(sealed.data);
-            whole.extend_from_slice(b"\"}");
-        }
-    }
-    whole
 }
 
 impl Writer for MessagesWriter {

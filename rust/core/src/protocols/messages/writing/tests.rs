@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::input::seal;
 use crate::output::{Annotation, Call, Item, Phase};
 use crate::sse::event::Events;
 use crate::usage::Usage;
