@@ -5,6 +5,7 @@
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept; HOSTILE=1: of honest ones among hostile
 # hostile each hostile client and upstream among honest streams, as a table (some five minutes); writes docs/hostile.md
+# matrix  each client API over each upstream API with each kind of reply, as a table; writes docs/matrix.md
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
@@ -29,7 +30,7 @@ SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyp
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run node-clients soak hostile check format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run node-clients soak hostile matrix check format bench bench-core bench-load fuzz wheel clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -83,7 +84,7 @@ test-unit: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) --dist worksteal tests/unit tests/house
 
 test-contract: setup
-	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/contract
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/contract tests/matrix
 
 test-e2e: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
@@ -112,6 +113,9 @@ soak: setup
 
 hostile: setup
 	PYTHONPATH=tests $(BIN)/python -m hostile --page docs/hostile.md
+
+matrix: setup
+	PYTHONPATH=tests $(BIN)/python -m matrix --page docs/matrix.md
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error

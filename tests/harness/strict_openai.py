@@ -60,7 +60,13 @@ def validate(payload: Mapping[str, Any], *, extra: Mapping[str, frozenset[str]] 
     `extra`: by class name, unknown members that this payload may have. Raises `AssertionError` with all that
     is wrong.
     """
-    model = model_of(payload)
+    return conforms(model_of(payload), payload, extra=extra)
+
+
+def conforms(
+    model: type[BaseModel], payload: Mapping[str, Any], *, extra: Mapping[str, frozenset[str]] | None = None
+) -> BaseModel:
+    """`payload` as `model`, which may be of another package. Otherwise as `validate`."""
     try:
         value = model.model_validate(payload, strict=True)
     except ValidationError as error:

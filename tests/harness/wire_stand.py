@@ -82,7 +82,7 @@ class WireStand:
         `members` go into the body of a chat request; `body` is sent in its place.
         """
         self.upstream.script = script
-        return await self._ask(path, headers, request_body(**members) if body is None else body)
+        return await self.post(path, request_body(**members) if body is None else body, headers)
 
     async def stream(self, script: Script, **options: Any) -> Exchange:
         """`ask` for a stream."""
@@ -104,7 +104,7 @@ class WireStand:
         async def ask_one(steps: Iterable[bytes | float]) -> Exchange:
             mock = {"body": [_step(step) for step in steps], "content_type": content_type}
             async with limit:
-                return await self._ask(CHAT, (), request_body(mock=mock, **members))
+                return await self.post(CHAT, request_body(mock=mock, **members))
 
         return await asyncio.gather(*map(ask_one, bodies))
 
@@ -126,7 +126,8 @@ class WireStand:
             await connection.post(path, sent, headers=(*headers, f"x-request-id: {request_id}"))
             yield Caller(self.gateway, connection, request_id)
 
-    async def _ask(self, path: str, headers: tuple[str, ...], body: bytes) -> Exchange:
+    async def post(self, path: str, body: bytes, headers: tuple[str, ...] = ()) -> Exchange:
+        """One POST, whatever the upstream follows."""
         request_id = _request_id()
         async with RawConnection(*self.address) as connection:
             await connection.post(path, body, headers=(*headers, f"x-request-id: {request_id}"))
