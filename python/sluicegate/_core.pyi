@@ -31,6 +31,7 @@ __all__ = [
     "Pipeline",
     "PriceAsked",
     "Pricing",
+    "Rendezvous",
     "Request",
     "RequestRecord",
     "ResponseFold",
@@ -48,6 +49,7 @@ __all__ = [
     "Usage",
     "UsageMeter",
     "__version__",
+    "affinity_of_key",
     "error_message",
     "find_items",
     "first_events",
@@ -573,6 +575,19 @@ class Pricing:
         """The cost in USD as plain decimal text, None where it is not known, and the JSON members that the
         usage object gains, None where it gains none.
         """
+
+@final
+class Rendezvous:
+    """Weighted rendezvous hashing: an order of places for each key, in which each comes first as often as its
+    weight says, and which changes only by the places that are gone. `names` differ; `weights` are above 0.
+    """
+
+    def __new__(cls, names: list[str], weights: list[float]) -> Rendezvous: ...
+    def ranked(self, key: int, most: int) -> list[int]:
+        """The positions of the first `most` places for `key`, 64 bits."""
+
+def affinity_of_key(key: bytes) -> int:
+    """`Arrived.affinity` of all requests with this `prompt_cache_key`."""
 
 @final
 class Arrived:

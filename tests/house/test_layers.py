@@ -150,7 +150,7 @@ PROTOCOLS = tuple(
 CORE_LAYERS = (
     ("api", "base64", "error", "limits"),
     ("json", "mode", "record", "sse"),
-    ("cost", "input", "request", "usage"),
+    ("cost", "input", "rendezvous", "request", "usage"),
     ("output", "pricing", "watch"),
     ("protocol",),
     PROTOCOLS,

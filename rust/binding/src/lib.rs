@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `decisions` | the queue of decisions, and its events |
 //! | `front`, `outcome`, `record`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
+//! | `rendezvous` | the order of deployments for a conversation |
 //! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
 //! | `errors` | one map of errors to exceptions |
@@ -15,6 +16,7 @@ mod front;
 mod library;
 mod outcome;
 mod record;
+mod rendezvous;
 mod request;
 mod responses_request;
 mod stored;
@@ -49,6 +51,8 @@ mod _core {
     use super::outcome::{PyFault, PyOutcome};
     #[pymodule_export]
     use super::record::PyRecord;
+    #[pymodule_export]
+    use super::rendezvous::{PyRendezvous, affinity_of_key};
     #[pymodule_export]
     use super::request::PyRequest;
     #[pymodule_export]

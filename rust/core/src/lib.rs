@@ -19,6 +19,7 @@ pub mod pricing;
 pub mod protocol;
 pub mod protocols;
 pub mod record;
+pub mod rendezvous;
 pub mod request;
 pub mod sse;
 pub mod usage;

@@ -1,0 +1,36 @@
+//! `Rendezvous`: the order of a model's deployments for a conversation.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use sluicegate_core::rendezvous::Rendezvous;
+use sluicegate_core::request::affinity;
+
+#[pyclass(name = "Rendezvous", module = "sluicegate._core", frozen)]
+pub(crate) struct PyRendezvous {
+    inner: Rendezvous,
+}
+
+#[pymethods]
+impl PyRendezvous {
+    #[new]
+    #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
+    fn new(names: Vec<PyBackedStr>, weights: Vec<f64>) -> PyResult<Self> {
+        if names.len() != weights.len() {
+            return Err(PyValueError::new_err("each name has one weight"));
+        }
+        let places = names.iter().map(|name| &**name).zip(weights);
+        Ok(Self {
+            inner: Rendezvous::new(places),
+        })
+    }
+
+    fn ranked(&self, key: u64, most: usize) -> Vec<usize> {
+        self.inner.ranked(key, most)
+    }
+}
+
+#[pyfunction]
+pub(crate) fn affinity_of_key(key: &[u8]) -> u64 {
+    affinity::of_key(key)
+}
