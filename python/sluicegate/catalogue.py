@@ -144,6 +144,12 @@ CATALOGUE: Mapping[str, Entry] = {
         ("More clients than this machine is sized for.", "Upstreams that have become slow."),
         ("Wait for the seconds of `retry-after`.", "Raise the bound, or add a machine."),
     ),
+    "all_busy": Entry(
+        "503",
+        "Every deployment of the model has as many streams as its `max_streams` allows.",
+        ("More clients at once than the servers are sized for.", "Streams that take long to end."),
+        ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
+    ),
     "undecided": Entry(
         "503",
         "The gateway did not decide within 15 seconds where the request should go.",

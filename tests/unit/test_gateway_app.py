@@ -258,21 +258,19 @@ async def test_the_engines_are_made_at_the_start_and_not_before(served: Harness)
 
 
 async def test_it_is_decided_where_it_was_asked_to_be(served: Harness) -> None:
+    served.app.reload(load_data({**CONFIG, "models": {"small": ["local/m", "local/n"]}}))
     names: list[str] = []
 
     class Watching:
-        def order(self, model: Any, facts: Any) -> Any:
+        def rank(self, facts: Any, candidates: Any) -> Any:
             names.append(threading.current_thread().name)
-            return model.routes
+            return candidates
 
-        def ended(self, model: Any, outcome: Any) -> None:
-            names.append(threading.current_thread().name)
-
-    served.app._state.policy = Watching()
+    served.app._state.models.get("small").group.policy = Watching()  # type: ignore[union-attr]
     await served.request("POST", CHAT, json_body={"model": "small"}, headers=KEY)
     await served.lines()
     deciding = "sluicegate-decisions" if served._thread else threading.main_thread().name
-    assert names == [deciding, deciding]
+    assert names == [deciding]
 
 
 async def test_without_a_lifespan_the_first_request_makes_the_engines() -> None:

@@ -10,7 +10,7 @@ from fakes.asgi import Response, request
 from sluicegate.config import load_data
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import Gateway, create_app
-from sluicegate.routing import Facts, Model, Ordered
+from sluicegate.routing import Facts
 from sluicegate.testing import ScriptedUpstream
 
 CHAT = "/v1/chat/completions"
@@ -23,26 +23,26 @@ AFFINITY: dict[str, Any] = {
 }
 
 
-class Watching(Ordered):
+class Watching:
     """Keeps what it saw."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int | None, dict[str, str]]] = []
 
-    def order(self, model: Model, facts: Facts) -> Any:
+    def rank(self, facts: Facts, candidates: Any) -> Any:
         self.seen.append((facts.affinity, dict(facts.headers)))
         assert facts.size > 0
         assert (facts.endpoint, facts.stream, facts.user, facts.max_output_tokens) in [
             (name, False, None, None) for name in ("chat_completions", "responses", "embeddings")
         ]
-        return model.routes
+        return candidates
 
 
 class Stand:
     def __init__(self, upstream: ScriptedUpstream, store: Path) -> None:
         self._config = {
             "upstreams": {"local": {"base_url": upstream.base_url}},
-            "models": {"small": "local/m"},
+            "models": {"small": ["local/m", "local/n"]},
             "cost": {"genai_prices": False},
             "responses": {"path": str(store)},
         }

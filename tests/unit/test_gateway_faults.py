@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fakes.asgi import Connection
 from fakes.front import Ended, FakeExchange, FakeFault, FakeOutcome, unforwarded
 from fakes.gateway import CHAT, KEY, Start
 from sluicegate.gateway.asgi import Message
-from sluicegate.routing import Facts, Model
+from sluicegate.routing import Deployment, Facts
 
 
 async def test_the_next_route_is_tried_and_the_failed_one_is_counted(start_gateway: Start) -> None:
@@ -214,62 +215,49 @@ async def test_a_client_that_takes_nothing_is_recorded_as_stalled(start_gateway:
 
 
 class Backwards:
-    """The last route first; keeps how requests ended."""
+    """The last deployment first."""
 
-    def __init__(self) -> None:
-        self.outcomes: list[tuple[str, Any]] = []
-
-    def order(self, model: Model, facts: Facts) -> list[Any]:
-        return list(reversed(model.routes))
-
-    def ended(self, model: Model, outcome: Any) -> None:
-        self.outcomes.append((model.name, outcome))
+    def rank(self, facts: Facts, candidates: Sequence[Deployment]) -> Sequence[Deployment]:
+        return candidates[::-1]
 
 
-async def test_a_policy_of_ones_own_gives_the_order_and_hears_of_the_end(start_gateway: Start) -> None:
-    outcome = FakeOutcome(upstream="local", attempts=2)
-
+async def test_a_policy_of_ones_own_says_which_is_next(start_gateway: Start) -> None:
     def script(exchange: FakeExchange) -> None:
         assert exchange.forwarded["route"].upstream.name == "spare"
         assert exchange.forwarded["last"] is False
         assert exchange.failed(FakeFault("connect", "spare")).upstream.name == "local"
-        assert exchange.attempts[1]["last"] is True, "by this order, not by the configuration's"
-        exchange.complete(outcome=outcome)
+        assert exchange.attempts[1]["last"] is True, "as it turned out, not by the configuration"
+        exchange.complete(outcome=FakeOutcome(upstream="local", attempts=2))
 
-    policy = Backwards()
+    gateway = start_gateway(script, policy=Backwards())
+    assert (await gateway.chat({"model": "org/large"})).status == 200
+
+
+class Broken:
+    def rank(self, facts: Facts, candidates: Sequence[Deployment]) -> Sequence[Deployment]:
+        raise ZeroDivisionError("secret")
+
+
+class Nobody:
+    def rank(self, facts: Facts, candidates: Sequence[Deployment]) -> Sequence[Deployment]:
+        return []
+
+
+@pytest.mark.parametrize("policy", [Broken(), Nobody()])
+async def test_without_a_policys_answer_the_configurations_order_holds(
+    start_gateway: Start, policy: Any
+) -> None:
+    served: list[str] = []
+
+    def script(exchange: FakeExchange) -> None:
+        served.append(exchange.forwarded["route"].upstream.name)
+        exchange.complete()
+
     gateway = start_gateway(script, policy=policy)
-    await gateway.chat({"model": "org/large"})
-    await gateway.lines()
-    assert policy.outcomes == [("org/large", outcome)]
-
-
-async def test_a_policy_that_breaks_ends_its_request_only(start_gateway: Start) -> None:
-    class Broken(Backwards):
-        def order(self, model: Model, facts: Facts) -> list[Any]:
-            if model.name == "org/large":
-                raise ZeroDivisionError("secret")
-            return super().order(model, facts)
-
-        def ended(self, model: Model, outcome: Any) -> None:
-            raise ZeroDivisionError("secret")
-
-    gateway = start_gateway(policy=Broken())
-    response = await gateway.chat({"model": "org/large"})
-    assert (response.status, response.error["code"]) == (500, "internal")
-    assert (await gateway.chat({"model": "small"})).status == 200
+    for _ in range(2):
+        assert (await gateway.chat({"model": "org/large"})).status == 200
     lines = await gateway.lines()
-    assert [line["status"] for line in lines if line["event"] == "request"] == [500, 200]
-    unhandled = [line for line in lines if line["event"] == "unhandled"]
-    assert [line["at"] for line in unhandled] == ["Arrived", "Ended"]
-    assert "ZeroDivisionError" in unhandled[0]["error"]
+    assert served == ["local", "local"]
+    [failed] = [line for line in lines if line["event"] == "policy_failed"]
+    assert failed["model"] == "org/large"
     assert "secret" not in json.dumps(lines)
-
-
-async def test_a_policy_without_a_route_is_an_error_of_ours(start_gateway: Start) -> None:
-    class Nothing(Backwards):
-        def order(self, model: Model, facts: Facts) -> list[Any]:
-            return []
-
-    gateway = start_gateway(policy=Nothing())
-    response = await gateway.chat()
-    assert (response.status, response.error["code"]) == (500, "internal")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sluicegate._core import Upstream
 from sluicegate.config import Config, load_change, load_data
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import create_app
@@ -277,14 +278,20 @@ def test_options_of_the_command_line_are_no_change(stand: Stand) -> None:
 # === what is taken ===
 
 
+def upstream_of(table: ModelTable, name: str) -> Upstream:
+    model = table.get(name)
+    assert model is not None
+    [deployment] = model.deployments
+    return deployment.route(name, "").upstream
+
+
 def test_an_upstream_that_is_the_same_keeps_its_connections() -> None:
     before = ModelTable(load_data(CONFIG))
     same = ModelTable(load_data(with_models("small", "new")), before)
-    [old], [new] = before.get("small").routes, same.get("new").routes  # type: ignore[union-attr]
-    assert new.upstream is old.upstream
+    old, new = upstream_of(before, "small"), upstream_of(same, "new")
+    assert new is old
     other = {**CONFIG, "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1", "http2": True}}}
-    [changed] = ModelTable(load_data(other), before).get("small").routes  # type: ignore[union-attr]
-    assert changed.upstream is not old.upstream
+    assert upstream_of(ModelTable(load_data(other), before), "small") is not old
 
 
 def test_a_gateway_takes_all_but_the_server_section() -> None:

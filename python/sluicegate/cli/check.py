@@ -92,7 +92,9 @@ def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listin
     for name, model in config.models.items():
         for route in model.routes:
             answer = answers[route.upstream]
-            if not isinstance(answer, NoListing) and route.model not in answer.models:
+            if isinstance(answer, NoListing) or "*" in route.model:
+                continue
+            if route.model not in answer.models:
                 message = f"is not listed by {route.upstream}: {route.model}"
                 warnings.append(ConfigurationFault(f"models.{name}", message, _names(answer)))
     return replace(report, faults=tuple(faults), warnings=tuple(warnings))

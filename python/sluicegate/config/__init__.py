@@ -14,11 +14,13 @@ from sluicegate.config.model import (
     DeadlineConfig,
     Dialect,
     KeyConfig,
-    ModelConfig,
-    RouteConfig,
     StoreConfig,
     UpstreamConfig,
 )
+from sluicegate.config.models import ModelConfig, RouteConfig
+from sluicegate.config.names import matches as wildcard_matches
+from sluicegate.config.names import target as alias_target
+from sluicegate.config.policies import PolicyConfig
 from sluicegate.config.prices import PriceConfig, TierConfig
 from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
@@ -41,6 +43,7 @@ __all__ = [
     "LogConfig",
     "MessagesConfig",
     "ModelConfig",
+    "PolicyConfig",
     "PriceConfig",
     "ProbeConfig",
     "Report",
@@ -54,6 +57,7 @@ __all__ = [
     "TierConfig",
     "TlsConfig",
     "UpstreamConfig",
+    "alias_target",
     "changed_settings",
     "check_file",
     "json_schema",
@@ -62,4 +66,5 @@ __all__ = [
     "load_file",
     "settings",
     "spelled",
+    "wildcard_matches",
 ]

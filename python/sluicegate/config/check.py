@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from sluicegate.config.environment import expand
 from sluicegate.config.model import Config
+from sluicegate.config.names import matches
 from sluicegate.config.nearest import close_to, nearest, shape
 from sluicegate.config.source import Place, Source, read
 from sluicegate.errors import ConfigurationError, ConfigurationFault
@@ -96,6 +97,11 @@ def check_source(source: Source, environ: Mapping[str, str] | None = None) -> Re
     return Report(config, (), tuple(_warnings(config, source)))
 
 
+def _matched(name: str, config: Config) -> bool:
+    patterns = [*config.models, *(route.model for model in config.models.values() for route in model.routes)]
+    return any("*" in pattern and matches(pattern, name) for pattern in patterns)
+
+
 def _upstream_names(data: object) -> frozenset[str] | None:
     upstreams = data.get("upstreams") if isinstance(data, Mapping) else None
     return frozenset(upstreams) if isinstance(upstreams, Mapping) and upstreams else None
@@ -177,7 +183,8 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
     for name in config.upstreams.keys() - {route.upstream for route in routes} - discover:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():
-        if not discover and name not in config.models and name not in {route.model for route in routes}:
+        priced = name in config.models or name in {route.model for route in routes}
+        if not discover and not priced and not _matched(name, config):
             yield source.fault(
                 ("prices", name),
                 "prices a model that is not configured",

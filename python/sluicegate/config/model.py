@@ -5,28 +5,28 @@ Times are seconds, sizes are bytes, prices are USD per million tokens. A file ma
 unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes the table of settings of them.
 """
 
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
 
 from pydantic import (
     Field,
-    GetJsonSchemaHandler,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from sluicegate.config.apis import ApiName, Apis, spelled
 from sluicegate.config.discover import DiscoverConfig, whole_form
 from sluicegate.config.messages import CountTokens, MessagesConfig
+from sluicegate.config.models import ModelConfig, known_upstream, named
+from sluicegate.config.names import check_aliases
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
-from sluicegate.config.routing import RoutingConfig
+from sluicegate.config.routing import MOST_HEADERS, RoutingConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.values import (
+    Alias,
     BaseUrl,
     Bytes,
     CallerId,
@@ -39,8 +39,6 @@ from sluicegate.config.values import (
     Positive,
     ReplyHeaders,
     Retention,
-    RouteModel,
-    RoutePart,
     Seconds,
     Secret,
     SecretHeaders,
@@ -68,10 +66,8 @@ LateSystem = Literal["system", "user"]
 Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
 ThinkingOff = Literal["nothing", "effort", "template"]
 TextFormat = Literal["auto", "harmony"]
-ReplyModel = Literal["public", "upstream"]
 Streaming = Literal["auto", "always", "never"]
 Access = Literal["open", "keys"]
-OnClientLeave = Literal["cancel", "drain"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
 
 
@@ -307,88 +303,6 @@ class UpstreamConfig(Section):
         return self
 
 
-def _known_upstream(name: str, known: Collection[str]) -> None:
-    if name not in known:
-        close = get_close_matches(name, known, n=1)
-        raise fault(
-            "unknown_upstream",
-            f"names the upstream {name!r}, which is not configured",
-            f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}",
-        )
-
-
-class RouteConfig(Section):
-    """One way to serve a model. In short: `upstream`, or `upstream/model`."""
-
-    upstream: RoutePart = Field(description="The name of an upstream.")
-    model: RouteModel = Field("", description="The upstream's name of the model; left out: the public name.")
-    on_client_leave: OnClientLeave | None = Field(
-        None, description="As the model's setting of this name; null: what that says."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        upstream, slash, model = value.partition("/")
-        return {"upstream": upstream, "model": model} if slash else {"upstream": upstream}
-
-    @field_validator("upstream")
-    @classmethod
-    def _configured(cls, upstream: str, info: ValidationInfo) -> str:
-        # A check brings the names along, so that they are known even where an upstream has faults.
-        known = info.context.get("upstreams") if info.context else None
-        if known is not None:
-            _known_upstream(upstream, known)
-        return upstream
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        full = handler.resolve_ref_schema(handler(core))
-        return {"anyOf": [{"type": "string", "description": "upstream, or upstream/model"}, full]}
-
-
-class ModelConfig(Section):
-    """A model that clients ask for, and who serves it, tried in order. In short: its route, or a list."""
-
-    routes: tuple[RouteConfig, ...] = Field(
-        description="Who serves the model; each is tried after the one before it has failed.",
-        json_schema_extra={"minItems": 1},
-    )
-    reply_model: ReplyModel = Field(
-        "upstream", description="Whose name of the model the reply's `model` shows."
-    )
-    on_client_leave: OnClientLeave = Field(
-        "cancel",
-        description="When the client leaves: cancel: close the connection to the upstream; drain: read the "
-        "reply to its end for its usage.",
-    )
-
-    # Not `min_length`: that counts what is valid, so one bad route would also be called an empty list.
-    @field_validator("routes")
-    @classmethod
-    def _not_empty(cls, routes: tuple[RouteConfig, ...]) -> tuple[RouteConfig, ...]:
-        if not routes:
-            raise fault("empty", "is empty", "a model needs at least one route")
-        return routes
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return {"routes": value}
-        if isinstance(value, str) or (isinstance(value, Mapping) and "upstream" in value):
-            return {"routes": [value]}
-        return value
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        full = handler.resolve_ref_schema(handler(core))
-        routes = full["properties"]["routes"]
-        return {"anyOf": [routes["items"], {**routes, "title": "Routes"}, full]}
-
-
 class CostConfig(Section):
     """How a reply shows its cost, and where prices come from that are not in `prices`."""
 
@@ -485,7 +399,13 @@ class Config(Section):
         "are keys, otherwise open with a warning.",
     )
     upstreams: Mapping[UpstreamName, UpstreamConfig] = Field(description="The inference servers, by name.")
-    models: Mapping[ModelName, ModelConfig] = Field(description="The models that clients ask for, by name.")
+    models: Mapping[ModelName, ModelConfig] = Field(
+        description="The models that clients ask for, by name. A name with a `*` in it is a wildcard: what "
+        "the star stands for goes on (`openai/*: hosted/*`). The longest that matches is taken."
+    )
+    aliases: Mapping[Alias, Name] = Field(
+        default={}, description="Other names of models: `gpt-4o-mini: llama-70b`."
+    )
     routing: RoutingConfig = Field(
         default=RoutingConfig(), description="What routing policies see of a request."
     )
@@ -555,20 +475,47 @@ class Config(Section):
     @field_validator("models")
     @classmethod
     def _model_names(cls, models: Mapping[str, ModelConfig]) -> Mapping[str, ModelConfig]:
-        def named(name: str, route: RouteConfig) -> RouteConfig:
-            return route if route.model else route.model_copy(update={"model": name})
-
         return {
             name: model.model_copy(update={"routes": tuple(named(name, route) for route in model.routes)})
             for name, model in models.items()
         }
 
+    @field_validator("aliases")
+    @classmethod
+    def _aliases(cls, aliases: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
+        # Models with faults of their own are not in `data`: then only those are told.
+        models = info.data.get("models")
+        if models is not None:
+            check_aliases(aliases, models, may_be_found=_discovers(info.data.get("upstreams", {})))
+        return aliases
+
     @model_validator(mode="after")
     def _routes_lead_somewhere(self) -> Self:
         for model in self.models.values():
             for route in model.routes:
-                _known_upstream(route.upstream, self.upstreams)
+                known_upstream(route.upstream, self.upstreams)
+        if len(self.shown_headers) > MOST_HEADERS:
+            raise fault(
+                "header",
+                f"names more than {MOST_HEADERS} headers in `routing` and in policies",
+                "each is looked for in every request",
+            )
         return self
+
+    @property
+    def shown_headers(self) -> tuple[str, ...]:
+        """The headers of clients that policies see, in lower case."""
+        names = [name.lower() for name in self.routing.headers]
+        for model in self.models.values():
+            affinity = model.policy.affinity
+            if affinity is not None and affinity.header is not None:
+                names.append(affinity.header.lower())
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def wants_affinity(self) -> bool:
+        """Whether a policy wants to know which conversation a request belongs to."""
+        return self.routing.affinity or any(model.policy.affinity for model in self.models.values())
 
     @property
     def is_open_unsaid(self) -> bool:

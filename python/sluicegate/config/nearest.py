@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
-from sluicegate.config.model import Config, ModelConfig, RouteConfig, UpstreamConfig
+from sluicegate.config.model import Config, UpstreamConfig
+from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.settings import settings

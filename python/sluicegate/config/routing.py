@@ -43,8 +43,9 @@ class RoutingConfig(Section):
     )
     affinity: bool = Field(
         default=False,
-        description="Work out which conversation a request belongs to: by `prompt_cache_key`, else by model, "
-        "tools, instructions and the messages up to the user's first.",
+        description="Work out which conversation a request belongs to, for policies of one's own: by "
+        "`prompt_cache_key`, else by model, tools, instructions and the messages up to the user's first. The "
+        "policy `affinity` has it worked out whatever this says.",
     )
     affinity_header: ShownHeader | None = Field(
         default=None, description="Goes before all that, where a request has it: x-session-id."

@@ -92,6 +92,8 @@ def _kind(annotation: Any, metadata: list[Any]) -> _Kind:
         return _Kind(name, section=inner.section, step=f".NAME{inner.step}")
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return _Kind("mapping", section=annotation)
+    if annotation is Any:
+        return _Kind("anything")
     if annotation in _PLAIN:
         return _Kind(_PLAIN[annotation])
     raise TypeError(f"no words for {annotation}")

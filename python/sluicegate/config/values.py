@@ -66,21 +66,19 @@ def _upstream_name(value: str) -> str:
 
 
 def _model_name(value: str) -> str:
-    if "*" in _name(value):
+    if _name(value).count("*") > 1:
         raise fault(
-            "name",
-            "has a `*` in it, and there are no wildcards: it would be taken literally",
-            "give each model an entry of its own, or let the upstream list them with `discover`",
+            "name", "has more than one `*` in it", "a wildcard has one, which stands for any text: `openai/*`"
         )
     return value
 
 
-def _route_model(value: str) -> str:
-    if "*" in _route_part(value):
+def _alias(value: str) -> str:
+    if "*" in _name(value):
         raise fault(
             "name",
-            "has a `*` in it, and there are no wildcards: it would be taken literally",
-            "write the name of the model, or leave it out where it is the public name",
+            "has a `*` in it, and an alias stands for one model",
+            "a model may be a wildcard: `openai/*: my-upstream/*`",
         )
     return value
 
@@ -226,8 +224,8 @@ Name = Annotated[str, AfterValidator(_name)]
 CallerId = Annotated[str, AfterValidator(_name), Field(max_length=128)]
 UpstreamName = Annotated[str, AfterValidator(_upstream_name)]
 ModelName = Annotated[str, AfterValidator(_model_name)]
+Alias = Annotated[str, AfterValidator(_alias)]
 Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
-RouteModel = Annotated[str, AfterValidator(_route_model)]
 RoutePart = Annotated[str, AfterValidator(_route_part)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ProbePath = Annotated[str, AfterValidator(_probe_path), Field(max_length=512)]
@@ -242,6 +240,8 @@ Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), Befor
 Delay = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
 Retention = Annotated[float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(no_bool)]
+Tier = Annotated[int, Field(ge=0, le=100), BeforeValidator(no_bool)]
+Weight = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), BeforeValidator(no_bool)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(no_bool)]
 Tokens = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(no_bool), Unit("tokens")]
 # Read, on a disk, or held in memory for all requests together.

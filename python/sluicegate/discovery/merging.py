@@ -1,11 +1,18 @@
 """Merging a configuration with the models that its upstreams list."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sluicegate.config import Config, DiscoverConfig, ModelConfig, RouteConfig, UpstreamConfig
+from sluicegate.config import (
+    Config,
+    DiscoverConfig,
+    ModelConfig,
+    RouteConfig,
+    UpstreamConfig,
+    wildcard_matches,
+)
 from sluicegate.discovery.asking import Listing
 
 _BOTH = ("chat", "responses")
@@ -26,6 +33,8 @@ class Found:
     config: Config
     unlisted: tuple[str, ...]
     """Upstreams without a list so far: a model that nobody else serves is forwarded to them."""
+    matched: tuple[str, ...] = ()
+    """Names that a wildcard matches, of models that an upstream of it lists."""
 
 
 def merge(config: Config, listings: Mapping[str, Listing | None]) -> Found:
@@ -51,15 +60,25 @@ def merge(config: Config, listings: Mapping[str, Listing | None]) -> Found:
             upstreams[name] = upstream.model_copy(update=changes)
         for model in listing.models:
             public = _public_name(model, upstream.discover)
-            if public is None or public in config.models:
+            # A star in it would make it a wildcard.
+            if public is None or "*" in public or public in config.models or public in config.aliases:
                 continue
             if public in models:
                 public = f"{name}/{public}"
-            route = RouteConfig(upstream=name, model=model, on_client_leave=None)
-            models.setdefault(
-                public, ModelConfig(routes=(route,), reply_model="upstream", on_client_leave="cancel")
-            )
-    return Found(config.model_copy(update={"upstreams": upstreams, "models": models}), tuple(unlisted))
+            route = RouteConfig.model_construct(upstream=name, model=model)
+            models.setdefault(public, ModelConfig.model_construct(routes=(route,)))
+    merged = config.model_copy(update={"upstreams": upstreams, "models": models})
+    return Found(merged, tuple(unlisted), tuple(_matched(config, listings)))
+
+
+def _matched(config: Config, listings: Mapping[str, Listing | None]) -> Iterator[str]:
+    for name, model in config.models.items():
+        for route in model.routes if "*" in name else ():
+            listing = listings.get(route.upstream)
+            before, _, after = route.model.partition("*")
+            for listed in () if listing is None else listing.models:
+                if wildcard_matches(route.model, listed):
+                    yield name.replace("*", listed[len(before) : len(listed) - len(after)])
 
 
 def settings_of(upstream: UpstreamConfig, listing: Listing) -> dict[str, Any]:

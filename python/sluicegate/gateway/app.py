@@ -30,7 +30,7 @@ from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
-from sluicegate.routing import ModelTable, Ordered, Policy
+from sluicegate.routing import ModelTable, Policy
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
@@ -50,11 +50,17 @@ class Gateway:
     """
 
     def __init__(
-        self, state: State, own_prices: PricePolicy | None = None, *, closes_log: bool = True
+        self,
+        state: State,
+        own_prices: PricePolicy | None = None,
+        own_policy: Policy | None = None,
+        *,
+        closes_log: bool = True,
     ) -> None:
         self._state = state
         self._closes_log = closes_log
         self._own_prices = own_prices
+        self._own_policy = own_policy
         self.on_death: Callable[[str], None] | None = None
         """Called, on any thread, where an engine or the thread that decides has died: nothing is served any
         more, and the process has to end.
@@ -222,11 +228,11 @@ class Gateway:
         state = self._state
         kept = {"server": state.config.server, "responses": state.config.responses}
         found = Found(found.config.model_copy(update=kept), found.unlisted)
-        serving = _serving(found, self._own_prices, state.notices, before=state.models)
+        serving = _serving(found, self._own_prices, self._own_policy, state.notices, before=state.models)
         if state.front is not None:
             _tell(state.front, serving)
         state.serving = serving
-        state.responses.serve((model.name for model in serving.models), serving.admission.owners)
+        state.responses.serve(serving.models.names, serving.admission.owners)
 
     def leave(self) -> None:
         """Report not ready, and serve on: `drain` is to follow once balancers have heard of it."""
@@ -312,7 +318,7 @@ def create_app(
 ) -> Gateway:
     """The gateway that `config` describes.
 
-    `prices` and `policy` replace what the configuration says of prices, and the order of routes. `log`
+    `prices` and `policy` replace what the configuration says of prices, and of choosing deployments. `log`
     defaults to standard output; one that is given is its owner's to close. `engines` starts the threads that
     move bytes. Raises `ConfigurationError` for an upstream that cannot be used.
     """
@@ -321,32 +327,37 @@ def create_app(
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
     notices = Notices(log)
-    serving = _serving(merge(config, {}), prices, notices)
-    names = [model.name for model in serving.models]
+    serving = _serving(merge(config, {}), prices, policy, notices)
     state = State(
         serving=serving,
-        policy=policy or Ordered(),
         log=log,
         metrics=metrics,
         recorder=Recorder((log.request, metrics.record), log),
         notices=notices,
         responses=ResponseStore(
-            config.responses, names, metrics.stored, log, owners=serving.admission.owners
+            config.responses, serving.models.names, metrics.stored, log, owners=serving.admission.owners
         ),
         start_engines=engines,
     )
-    return Gateway(state, prices, closes_log=closes_log)
+    return Gateway(state, prices, policy, closes_log=closes_log)
 
 
 def _serving(
     found: Found,
     own_prices: PricePolicy | None,
+    own_policy: Policy | None,
     notices: Notices,
     *,
     before: ModelTable | None = None,
 ) -> Serving:
     config = found.config
-    table = ModelTable(config, before, found.unlisted)
+
+    def complain(model: str, error: Exception) -> None:
+        notices.warn_once("policy_failed", model=model, error=where(error))
+
+    table = ModelTable(
+        config, before, found.unlisted, matched=found.matched, policy=own_policy, complain=complain
+    )
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
     return Serving(config, Admission(Keyring(config.keys), table), table, prices)
 
@@ -355,9 +366,11 @@ def _tell(front: Front, serving: Serving) -> None:
     """Tell the engines who may call, and what policies want to know."""
     missing, unknown = errors.refused(MISSING_KEY), errors.refused(UNKNOWN_KEY)
     front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
-    routing = serving.config.routing
+    config = serving.config
     front.facts(
-        headers=[*routing.headers], affinity=routing.affinity, affinity_header=routing.affinity_header
+        headers=[*config.shown_headers],
+        affinity=config.wants_affinity,
+        affinity_header=config.routing.affinity_header,
     )
 
 

@@ -94,7 +94,9 @@ class AppRequest:
         if isinstance(model, Refusal):
             self.requested_model = name and name[:LONGEST_NAME]
             raise Refused(errors.refused(model))
-        self.model = model.name
+        self.model = model.label
+        if model.asked != model.label:
+            self.requested_model = model.asked[:LONGEST_NAME]
         return model
 
     async def read(self) -> bytes:

@@ -60,19 +60,18 @@ class Background:
             raise Refused(stored_errors.background_not_here())
         if request.unstorable is not None:
             raise Refused(stored_errors.unstorable(request.unstorable))
-        if all(serving.forwards_authorization[route.upstream.name] for route in model.routes):
+        if all(serving.forwards_authorization[deployment.upstream] for deployment in model.deployments):
             raise Refused(stored_errors.background_needs_own_credentials(model.name))
         # Looked at now, so that the client is told at once, and again when it runs.
         await self._conversations.earlier(serving, owner, model, request.previous_response_id)
         resolved = await self._conversations.resolved(serving, owner, model, request)
-        public = serving.config.models[model.name].reply_model == "public"
         try:
             id, response = await state.responses.create(
                 owner=owner,
                 model=model.name,
                 request_id=asked.request_id,
                 request=resolved or request,
-                shown_model=model.name if public else model.routes[0].model,
+                shown_model=model.shown,
             )
         except QueueFull:
             raise Refused(stored_errors.queue_full()) from None
@@ -132,7 +131,8 @@ class Background:
 
     def _refused(self, work: Work, caller: Caller, reply: ErrorReply, seconds: float) -> None:
         entry = work.entry
-        known = self._state.models.get(entry.model) is not None
+        model = self._state.models.find(entry.model)
+        label = "" if model is None else model.label
         record = RequestRecord(
             entry.request_id,
             _NAME,
@@ -140,8 +140,8 @@ class Background:
             result_of(reply.status),
             seconds,
             key=caller.name,
-            model=entry.model if known else "",
-            requested_model=None if known else entry.model,
+            model=label,
+            requested_model=None if label == entry.model else entry.model,
             code=reply.code,
             response_id=entry.id,
         )

@@ -113,4 +113,4 @@ async def parsed(body: bytes) -> ResponsesRequest:
 
 def _speaks_responses(serving: Serving, model: Model) -> bool:
     upstreams = serving.config.upstreams
-    return any("responses" in upstreams[route.upstream.name].api for route in model.routes)
+    return any("responses" in upstreams[deployment.upstream].api for deployment in model.deployments)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sluicegate._core import Arrived, Died, Ended, Failed, Fault, PriceAsked, ResponsesRequest
+from sluicegate._core import Arrived, Died, Ended, Failed, PriceAsked, ResponsesRequest
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
@@ -156,7 +156,7 @@ class Decider:
         """How many tokens an input has: an upstream says so, or the gateway estimates it, or nobody does."""
         call.counts = True
         serving = call.serving
-        names = {route.upstream.name for route in model.routes}
+        names = {deployment.upstream for deployment in model.deployments}
         if not names.isdisjoint(serving.counting):
             self._begin(call, None)
         elif names.isdisjoint(serving.estimating):
@@ -187,12 +187,12 @@ class Decider:
         # A conversation's later turns are known by its first, which `request` has in front.
         facts = arrived if request is None else Continued(arrived, request)
         only = call.serving.counting if call.counts else None
-        plan = call.plan = Plan(state.policy, model, facts, only)
+        plan = call.plan = Plan(model, facts, only)
         step = plan.next()
         if isinstance(step, NoRoute):
-            self._refuse(call, self._told(call, step.fault))
+            self._refuse(call, self._told(call, step))
             return
-        route, last, after = step
+        route, last, after, _ = step
         call.route = route
         pricing = call.serving.prices.pricing(model, route)
         if arrived.endpoint == "responses":
@@ -236,18 +236,20 @@ class Decider:
         if call.counts and cannot_count(event.fault):
             step = NoRoute(event.fault)
         if isinstance(step, NoRoute):
-            reply = _written(call, self._told(call, step.fault))
+            reply = _written(call, self._told(call, step))
             if event.reply(reply.status, reply.headers, reply.body):
                 call.code = reply.code
             return
-        route, last, after = step
+        route, last, after, _ = step
         call.route = route
         pricing = call.serving.prices.pricing(model, route)
         event.attempt(route, pricing=pricing, last=last, after=after)
 
-    def _told(self, call: Call, fault: Fault | None) -> ErrorReply:
+    def _told(self, call: Call, step: NoRoute) -> ErrorReply:
+        fault = step.fault
         if fault is None:
-            return errors.internal()
+            model = call.model
+            return errors.all_busy(model.asked) if step.why == "full" and model else errors.internal()
         if call.counts and cannot_count(fault):
             return errors.not_counted("" if call.model is None else call.model.name)
         own = call.serving.forwards_authorization.get(fault.upstream, False)
@@ -271,6 +273,9 @@ class Decider:
         if call is None:
             state.recorder.record(undecided_record(event, state.serving))
             return
+        # First of all, since what follows may fail: the deployment has one request fewer.
+        if call.plan is not None:
+            call.plan.ended(event.outcome)
         # It may still be on its way elsewhere, and come back.
         call.arrived = None
         if call.streams and call.model is not None:
@@ -283,8 +288,6 @@ class Decider:
             reply = event.kept
             if reply is not None or event.not_kept is not None:
                 self._store_reply(call, event, reply)
-        if call.plan is not None:
-            call.plan.ended(event.outcome)
 
     def _end_process(self, event: Died) -> None:
         self._died(event.message)

@@ -163,6 +163,17 @@ def internal() -> ErrorReply:
     return error_reply(500, "The gateway failed to answer.", type="server_error", code="internal")
 
 
+def all_busy(model: str) -> ErrorReply:
+    """Every deployment of the model has as many streams as it may have."""
+    return error_reply(
+        503,
+        f"All deployments of the model `{model[:256]}` are busy: try again in a second.",
+        type="server_error",
+        code="all_busy",
+        headers=((b"retry-after", b"1"),),
+    )
+
+
 def not_counted(model: str) -> ErrorReply:
     """Nobody counts the tokens of an input for this model."""
     return error_reply(

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ from sluicegate.gateway.state import State
 from sluicegate.routing import ModelTable
 
 PATH = "/v1/models"
+
+_Entry = dict[str, Any]
 
 _JSON = ((b"content-type", b"application/json"),)
 
@@ -42,35 +45,49 @@ class ModelsEndpoint:
             await asked.respond(_JSON, shape.all)
             return
         model = asked.asked_model(caller, name)
-        await asked.respond(_JSON, shape.one[model.name])
+        # What a wildcard matches is not listed.
+        await asked.respond(_JSON, shape.one.get(model.asked) or shape.make(model.asked))
 
 
 class _Shape:
     """The models in one API's shape, as they are sent."""
 
-    def __init__(self, objects: list[dict[str, Any]], all: dict[str, Any]) -> None:
+    def __init__(
+        self, models: ModelTable, entry: Callable[[str], _Entry], whole: Callable[[list[_Entry]], _Entry]
+    ) -> None:
+        objects = [entry(model.asked) for model in models]
         self.one = {entry["id"]: _dump(entry) for entry in objects}
-        self.all = _dump(all)
+        self.all = _dump(whole(objects))
+        self._entry = entry
+
+    def make(self, name: str) -> bytes:
+        """One that is not among them."""
+        return _dump(self._entry(name))
 
 
 def _openai(models: ModelTable, now: float) -> _Shape:
-    objects = [
-        {"id": model.name, "object": "model", "created": int(now), "owned_by": "sluicegate"}
-        for model in models
-    ]
-    return _Shape(objects, {"object": "list", "data": objects})
+    return _Shape(
+        models,
+        lambda name: {"id": name, "object": "model", "created": int(now), "owned_by": "sluicegate"},
+        lambda objects: {"object": "list", "data": objects},
+    )
 
 
 def _anthropic(models: ModelTable, now: float) -> _Shape:
     created = f"{datetime.fromtimestamp(int(now), UTC):%Y-%m-%dT%H:%M:%SZ}"
-    objects = [
-        {"type": "model", "id": model.name, "display_name": model.name, "created_at": created}
-        for model in models
-    ]
-    ends = {
-        name: objects[index]["id"] if objects else None for name, index in (("first_id", 0), ("last_id", -1))
-    }
-    return _Shape(objects, {"data": objects, "has_more": False, **ends})
+
+    def whole(objects: list[_Entry]) -> _Entry:
+        ends = {
+            name: objects[index]["id"] if objects else None
+            for name, index in (("first_id", 0), ("last_id", -1))
+        }
+        return {"data": objects, "has_more": False, **ends}
+
+    return _Shape(
+        models,
+        lambda name: {"type": "model", "id": name, "display_name": name, "created_at": created},
+        whole,
+    )
 
 
 def _dump(value: object) -> bytes:

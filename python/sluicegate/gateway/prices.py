@@ -8,6 +8,9 @@ from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLik
 from sluicegate.routing import Model
 from sluicegate.telemetry import where
 
+# What a wildcard matches is a client's to choose.
+_MOST_MADE = 10_000
+
 
 class Prices:
     """The prices of one configuration. For the thread that decides. Never raises."""
@@ -19,7 +22,7 @@ class Prices:
         self._style = style
         self._notices = notices
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
-        self._made: dict[Route, tuple[Tariff | None, Pricing]] = {}
+        self._made: dict[tuple[str, str], tuple[Tariff | None, Pricing]] = {}
         self._unknown = _core.Pricing(None, style)
 
     @property
@@ -41,10 +44,13 @@ class Prices:
             self._failed(model.name, error)
             tariff = None
         # A tariff may be another one at another time of the day.
-        known = self._made.get(route)
+        names = (model.name, route.model)
+        known = self._made.get(names)
         if known is None or known[0] is not tariff:
+            if len(self._made) >= _MOST_MADE:
+                self._made.clear()
             compiled = None if tariff is None else tariff.compiled
-            known = self._made[route] = tariff, _core.Pricing(compiled, self._style)
+            known = self._made[names] = tariff, _core.Pricing(compiled, self._style)
         return known[1]
 
     def cost(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:

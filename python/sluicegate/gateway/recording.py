@@ -50,20 +50,24 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     """The record of a request that was decided about. `serving`: of the call."""
     outcome = ended.outcome
     caller, model, run = call.caller, call.model, call.run
-    known = model is not None and model.listed
+    label = "" if model is None else model.label
     requested = None
-    if not known and caller is not None and ended.model and serving.models.get(ended.model) is None:
-        requested = ended.model[:LONGEST_NAME]
-    name = model.name if model is not None and known else ""
+    if model is None or not model.listed:
+        if caller is not None and ended.model and serving.models.get(ended.model) is None:
+            requested = ended.model[:LONGEST_NAME]
+    elif model.asked != label:
+        requested = model.asked[:LONGEST_NAME]
     counted = not call.counts or outcome.fault is None or not cannot_count(outcome.fault)
     return ended.record(
         _outcome_result(outcome, run) if counted else "refused",
         key=None if caller is None else caller.name,
-        model=name,
+        model=label,
         requested_model=requested,
         code=call.code,
         response_id=None if run is None else run.response_id,
-        price=None if call.serving.prices.by_tariff else _price(call, name, outcome),
+        price=None
+        if call.serving.prices.by_tariff
+        else _price(call, "" if model is None or not model.listed else model.name, outcome),
     )
 
 
@@ -74,10 +78,10 @@ def undecided_record(ended: Ended, serving: Serving) -> RequestRecord:
     if isinstance(caller, Caller):
         key = caller.name
         if ended.model:
-            if serving.models.get(ended.model) is None:
+            found = serving.models.find(ended.model)
+            model = "" if found is None else found.label
+            if model != ended.model:
                 requested = ended.model[:LONGEST_NAME]
-            else:
-                model = ended.model
     return ended.record(_outcome_result(ended.outcome, None), key=key, model=model, requested_model=requested)
 
 

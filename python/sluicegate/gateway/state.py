@@ -10,7 +10,7 @@ from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
 from sluicegate.responses import ResponseStore
-from sluicegate.routing import ModelTable, Policy
+from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log, Metrics, Recorder
 
 
@@ -46,8 +46,6 @@ class State:
 
     serving: Serving
     """Of requests that come from now on. Any thread."""
-    policy: Policy
-    """For the thread that decides."""
     log: Log
     """Any thread."""
     metrics: Metrics

@@ -29,7 +29,8 @@ def policy_for(config: Config) -> TariffPolicy:
         return PriceTable(config.prices)
     base_urls: dict[str, list[str]] = {}
     for name, model in config.models.items():
-        for route in model.routes:
+        # What a wildcard matches is known when it is asked for.
+        for route in () if "*" in name else model.routes:
             if name not in config.prices and route.model not in config.prices:
                 base_urls.setdefault(route.model, []).append(config.upstreams[route.upstream].base_url)
     listed = GenaiPrices(base_urls)

@@ -30,6 +30,9 @@ _WIDER = {
 # A fee for each request cannot be told from tokens, and half a cost would be worse than none.
 _FEE_PER_REQUEST = "requests_kcount"
 
+_MOST_NAMES = 10_000
+"""Models that are looked up; others have no price."""
+
 
 class GenaiPrices:
     """A price policy over the genai-prices package, which is imported when it is first needed.
@@ -65,6 +68,9 @@ class GenaiPrices:
         try:
             return self._listed[name]
         except KeyError:
+            # A look-up takes a millisecond, and what a wildcard matches is a client's to choose.
+            if len(self._listed) >= _MOST_NAMES:
+                return None
             found = self._listed[name] = _look_up(name, self._base_urls.get(name, ()))
             return found
 

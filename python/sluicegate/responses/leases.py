@@ -9,12 +9,13 @@ well within `lease_seconds`.
 """
 
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from sqlalchemy import func, or_, select, true, tuple_, update
+from sqlalchemy import ColumnElement, func, or_, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate._core import in_progress_event
@@ -34,6 +35,10 @@ MAX_ATTEMPTS = 5
 _MANY = 500
 
 
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
 class Leases:
     """The leases of one process. Raises `StoreUnavailable` from every method."""
 
@@ -41,6 +46,7 @@ class Leases:
         self._database = database
         self._seconds = lease_seconds
         self.models = list(models)
+        """Whose responses it takes on; a name with a `*` stands for all that match."""
         self.holder = secrets.token_hex(8)
         """This process, among all that have ever been."""
         self._turns: dict[str, int] = {}
@@ -71,7 +77,7 @@ class Leases:
             .where(
                 responses.c.status == "queued",
                 responses.c.not_before <= now,
-                responses.c.model.in_(self.models),
+                self._served(),
             )
             .subquery()
         )
@@ -86,6 +92,15 @@ class Leases:
             rows = (await connection.execute(counts.group_by(responses.c.owner))).all()
         running: dict[str, int] = {row[0]: row[1] for row in rows}
         return fair(waiting, running, room, self._turns)
+
+    def _served(self) -> ColumnElement[bool]:
+        names = [name for name in self.models if "*" not in name]
+        served = [responses.c.model.in_(names)]
+        for before, star, after in (name.partition("*") for name in self.models):
+            if star:
+                like = f"{_escaped(before)}_%{_escaped(after)}"
+                served.append(responses.c.model.like(like, escape="\\"))
+        return or_(*served)
 
     async def _take(self, connection: AsyncConnection, ids: list[str], now: float) -> list[Work]:
         # What is locked is being taken or cancelled by somebody else.

@@ -1,6 +1,7 @@
-"""Public models, the upstreams that serve them, and in which order they are tried."""
+"""Public models, the deployments that serve them, and which of them is next."""
 
-from sluicegate.routing.model import Model
+from sluicegate.routing.deployment import Deployment, Fleet, Load
+from sluicegate.routing.model import Group, Model
 from sluicegate.routing.ordered import Ordered
 from sluicegate.routing.plan import Attempt, NoRoute, Plan
 from sluicegate.routing.policy import Facts, Policy
@@ -9,7 +10,11 @@ from sluicegate.routing.verdict import may_succeed_elsewhere
 
 __all__ = [
     "Attempt",
+    "Deployment",
     "Facts",
+    "Fleet",
+    "Group",
+    "Load",
     "Model",
     "ModelTable",
     "NoRoute",

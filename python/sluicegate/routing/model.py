@@ -1,20 +1,121 @@
-"""A public model and the routes that serve it."""
+"""A public model, and the deployments that serve it."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
 
-from sluicegate._core import Route
+from sluicegate.routing.deployment import Deployment, Fleet
+from sluicegate.routing.policy import Policy
+
+Complain = Callable[[str, Exception], None]
+"""Told of a model whose policy has raised. It must not raise."""
 
 
-@dataclass(frozen=True, slots=True)
+def silent(model: str, error: Exception) -> None:
+    """Nobody is told."""
+
+
+class Group:
+    """The deployments that serve one model of the configuration, and how they are chosen among."""
+
+    __slots__ = (
+        "_changes",
+        "_ready",
+        "_until",
+        "_usable",
+        "complain",
+        "deployments",
+        "fleet",
+        "name",
+        "policy",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        deployments: Sequence[Deployment],
+        policy: Policy,
+        fleet: Fleet,
+        complain: Complain = silent,
+    ) -> None:
+        self.name = name
+        """Of the configuration: a wildcard has its `*`."""
+        self.deployments = tuple(sorted(deployments, key=lambda deployment: deployment.tier))
+        """By tier, then as configured."""
+        self.policy = policy
+        self.fleet = fleet
+        self.complain = complain
+        self._usable: tuple[Deployment, ...] = ()
+        self._ready: tuple[Deployment, ...] = ()
+        self._changes = -1
+        self._until = -math.inf
+
+    def usable(self, now: float) -> tuple[Deployment, ...]:
+        """The deployments that may be handed a request, in their order; the very object while they are the
+        same."""
+        if self._changes != self.fleet.changes or now >= self._until:
+            self._look(now)
+        return self._usable
+
+    def ready(self, now: float) -> tuple[Deployment, ...]:
+        """Those of the lowest tier that has any; the very object while they are the same."""
+        if self._changes != self.fleet.changes or now >= self._until:
+            self._look(now)
+        return self._ready
+
+    def _look(self, now: float) -> None:
+        # It is looked through again only where one of them has changed, since there may be hundreds.
+        until, usable = math.inf, []
+        for deployment in self.deployments:
+            state = deployment.usable(now)
+            until = min(until, state.until)
+            if state.yes:
+                usable.append(deployment)
+        self._changes = self.fleet.changes
+        self._until = until
+        if usable != [*self._usable]:
+            self._usable = tuple(usable)
+            self._ready = lowest_tier(self._usable)
+
+
+def lowest_tier(deployments: tuple[Deployment, ...]) -> tuple[Deployment, ...]:
+    """Of deployments in the order of their tiers those of the first one."""
+    if not deployments or deployments[-1].tier == deployments[0].tier:
+        return deployments
+    tier = deployments[0].tier
+    return tuple(deployment for deployment in deployments if deployment.tier == tier)
+
+
 class Model:
-    """`name` is what clients ask for, `routes` are in the order of the configuration."""
+    """A model as a client asks for it."""
 
-    name: str
-    routes: tuple[Route, ...]
-    listed: bool = True
-    """False: nobody has said that there is such a model. Its name is the client's, and no metric's label."""
+    __slots__ = ("asked", "group", "listed", "name", "star")
+
+    def __init__(
+        self, name: str, group: Group, *, asked: str | None = None, star: str = "", listed: bool = True
+    ) -> None:
+        self.name = name
+        """The public name, which prices and stored responses go by: of an alias what it stands for, of a
+        wildcard what the client asked for."""
+        self.group = group
+        self.asked = name if asked is None else asked
+        """The name that the client used."""
+        self.star = star
+        """What a wildcard's `*` stands for."""
+        self.listed = listed
+        """False: nobody has said that there is such a model. Its name is the client's, and no metric's
+        label."""
 
     @property
     def label(self) -> str:
-        """For metrics."""
-        return self.name if self.listed else ""
+        """For metrics: never what a client made up."""
+        return self.group.name if self.listed else ""
+
+    @property
+    def shown(self) -> str:
+        """What a reply's `model` is before anybody has replied."""
+        first = self.group.deployments[0]
+        return first.model.replace("*", self.star) if first.shows_upstream_model else self.asked
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        return self.group.deployments

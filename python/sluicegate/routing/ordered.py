@@ -1,17 +1,13 @@
-"""Fallback in the order of the configuration: the second route only where the first has failed."""
+"""Fallback in the order of the configuration: the second deployment only where the first cannot serve."""
 
 from collections.abc import Sequence
 
-from sluicegate._core import Outcome, Route
-from sluicegate.routing.model import Model
+from sluicegate.routing.deployment import Deployment
 from sluicegate.routing.policy import Facts
 
 
 class Ordered:
-    """The default policy. It does not depend on how earlier requests ended."""
+    """The default policy. It depends on nothing."""
 
-    def order(self, model: Model, facts: Facts) -> Sequence[Route]:
-        return model.routes
-
-    def ended(self, model: Model, outcome: Outcome) -> None:
-        pass
+    def rank(self, facts: Facts, candidates: Sequence[Deployment]) -> Sequence[Deployment]:
+        return candidates

@@ -1,10 +1,9 @@
-"""Which routes of a model a request takes, and in which order."""
+"""Which deployment a request takes, of those that may be used now."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from sluicegate._core import Outcome, Route
-from sluicegate.routing.model import Model
+from sluicegate.routing.deployment import Deployment
 
 
 class Facts(Protocol):
@@ -36,8 +35,8 @@ class Facts(Protocol):
     @property
     def affinity(self) -> int | None:
         """64 bits, the same for all turns of a conversation and on all machines; None unless the
-        configuration's `routing.affinity` asks for it, or where the request belongs to no conversation.
-        """
+        configuration has a policy that uses it, or says `routing.affinity`, or where the request belongs to
+        no conversation."""
         ...
 
     @property
@@ -47,12 +46,16 @@ class Facts(Protocol):
 
 
 class Policy(Protocol):
-    """One way to choose. Called on the thread that decides, one request at a time: it must not block."""
+    """One way to choose. Named in the configuration, or `package.module:Class` with its options.
 
-    def order(self, model: Model, facts: Facts) -> Sequence[Route]:
-        """The routes to try, first to last; at least one. Asked once a request."""
-        ...
+    Called on the thread that decides, one request at a time: microseconds, no I/O. Tiers, health, retries and
+    `max_streams` are not its business: it is only shown what may be used.
+    """
 
-    def ended(self, model: Model, outcome: Outcome) -> None:
-        """How a request that was given an order has ended. Once a request."""
+    def rank(self, facts: Facts, candidates: Sequence[Deployment]) -> Sequence[Deployment]:
+        """`candidates`, the best first. They are at least two, in the order of the configuration.
+
+        It is asked anew for each attempt, so only the first counts, and the rest may be left out. The same
+        sequence comes again, the very object, for as long as the same deployments may be used.
+        """
         ...

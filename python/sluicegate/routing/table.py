@@ -1,127 +1,192 @@
-"""From the configuration to upstreams, routes and models, made once a configuration."""
+"""From the configuration to upstreams, deployments and models, made once a configuration."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
-from sluicegate._core import ChatTarget, Deadlines, MessagesTarget, ResponsesTarget, Route, Upstream
-from sluicegate.config import Config, ModelConfig, UpstreamConfig
+from sluicegate._core import Upstream
+from sluicegate.config import Config, ModelConfig, UpstreamConfig, alias_target
 from sluicegate.errors import ConfigurationError, ConfigurationFault
-from sluicegate.routing.model import Model
+from sluicegate.routing.choosing import make_policy
+from sluicegate.routing.deployment import Deployment, Fleet, Load
+from sluicegate.routing.model import Complain, Group, Model, silent
+from sluicegate.routing.names import Wildcards
+from sluicegate.routing.ordered import Ordered
+from sluicegate.routing.policy import Policy
+from sluicegate.routing.upstreams import make_upstream
 
 LONGEST_UNLISTED = 256
 """Characters of a name that only a client knows."""
 
 
 class ModelTable:
-    """The models a gateway serves, by public name, in the order of the configuration.
+    """The models a gateway serves, by public name, in the order of the configuration, then its aliases.
 
-    Upstreams that are the same in `before` are taken over, with their connections. `unlisted` names those
-    that any other model is forwarded to, in this order: nobody knows yet what they serve. Raises
-    `ConfigurationError` with all upstreams that cannot be used.
+    Upstreams that are the same in `before` are taken over, with their connections; so are the counts of all
+    deployments, and the policies of models that have the same one. `unlisted` names the upstreams that any
+    other model is forwarded to, in this order: nobody knows yet what they serve. `matched`: names that a
+    wildcard matches, and that somebody serves. `policy`: in place of all that the configuration names.
+    `complain` is told of policies that raise. Raises `ConfigurationError` with all upstreams and policies
+    that cannot be used.
     """
 
     def __init__(
-        self, config: Config, before: "ModelTable | None" = None, unlisted: Sequence[str] = ()
+        self,
+        config: Config,
+        before: "ModelTable | None" = None,
+        unlisted: Sequence[str] = (),
+        *,
+        matched: Sequence[str] = (),
+        policy: Policy | None = None,
+        complain: Complain = silent,
+        fleet: Fleet | None = None,
+        random: Random | None = None,
     ) -> None:
-        self._upstreams: dict[str, tuple[UpstreamConfig, Upstream]] = {}
-        upstreams: dict[str, Upstream] = {}
-        kept = {} if before is None else before._upstreams
-        faults: list[ConfigurationFault] = []
-        for name, upstream in config.upstreams.items():
-            if name in kept and kept[name][0] == upstream and not _reads_files(upstream):
-                upstreams[name] = kept[name][1]
-                continue
-            try:
-                upstreams[name] = _upstream(name, upstream)
-            except ConfigurationError as error:
-                faults += [replace(fault, path=f"upstreams.{name}") for fault in error.faults]
-        if faults:
-            raise ConfigurationError(faults)
+        self.fleet: Fleet = fleet or (Fleet() if before is None else before.fleet)
+        # Nothing secret depends on which deployment it is.
+        self._random = random or Random()  # noqa: S311
+        self._faults: list[ConfigurationFault] = []
+        upstreams = self._make_upstreams(config, before)
+        self._policies = self._make_policies(config, before, policy)
+        if self._faults:
+            raise ConfigurationError(self._faults)
         self._upstreams = {name: (config.upstreams[name], made) for name, made in upstreams.items()}
-        self._models = {name: _model(name, model, upstreams) for name, model in config.models.items()}
-        self._unlisted = tuple((upstreams[name], _prefix(config.upstreams[name])) for name in unlisted)
+        self._groups = groups = {
+            name: Group(
+                name,
+                _deployments(name, model, upstreams, self.fleet),
+                self._policies[name][1],
+                self.fleet,
+                complain,
+            )
+            for name, model in config.models.items()
+        }
+        self._models = {name: Model(name, group) for name, group in groups.items() if "*" not in name}
+        self._wildcards = Wildcards({name: group for name, group in groups.items() if "*" in name})
+        self._aliases: dict[str, Model] = {}
+        for alias in config.aliases:
+            model = self._target(alias, config)
+            if model is not None:
+                self._aliases[alias] = Model(model.name, model.group, asked=alias, star=model.star)
+        self._matched = tuple(name for name in dict.fromkeys(matched) if self._wildcards.find(name))
+        self._unlisted = tuple((name, _prefix(config.upstreams[name]), upstreams[name]) for name in unlisted)
+        self._bound(groups.values())
 
     def get(self, name: str) -> Model | None:
-        """The model of that name."""
-        return self._models.get(name)
+        """The model of that name, which a configuration or an upstream's list has; an alias is one, too."""
+        return self._models.get(name) or self._aliases.get(name)
 
     def find(self, name: str) -> Model | None:
-        """The model of that name, or one made for the upstreams that have not listed theirs yet."""
-        return self._models.get(name) or self._unlisted_model(name)
-
-    def _unlisted_model(self, name: str) -> Model | None:
-        if len(name) > LONGEST_UNLISTED or not name.isprintable():
-            return None
-        routes = tuple(
-            Route(upstream, name.removeprefix(prefix))
-            for upstream, prefix in self._unlisted
-            if name.startswith(prefix) and name != prefix
-        )
-        return Model(name, routes, listed=False) if routes else None
+        """The model of that name, of a wildcard that matches it, or one made for the upstreams that have not
+        listed theirs yet."""
+        return self.get(name) or self._matching(name) or self._unlisted_model(name)
 
     def __iter__(self) -> Iterator[Model]:
-        return iter(self._models.values())
+        """What clients may be shown: of wildcards only what somebody is known to serve."""
+        yield from self._models.values()
+        for name in self._matched:
+            model = None if name in self._models or name in self._aliases else self._matching(name)
+            if model is not None:
+                yield model
+        yield from self._aliases.values()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the configuration; a wildcard has its `*`."""
+        return list(self._groups)
 
     def __len__(self) -> int:
-        return len(self._models)
+        return sum(1 for _ in self)
+
+    def _matching(self, name: str) -> Model | None:
+        if not _may_be_a_name(name):
+            return None
+        found = self._wildcards.find(name)
+        return None if found is None else Model(name, found[0], star=found[1])
+
+    def _unlisted_model(self, name: str) -> Model | None:
+        if not self._unlisted or not _may_be_a_name(name):
+            return None
+        deployments = [
+            Deployment(upstream, name.removeprefix(prefix), self.fleet.load(f"{of}/*"), position=position)
+            for position, (of, prefix, upstream) in enumerate(self._unlisted)
+            if name.startswith(prefix) and name != prefix
+        ]
+        if not deployments:
+            return None
+        return Model(name, Group(name, deployments, Ordered(), self.fleet), listed=False)
+
+    def _target(self, alias: str, config: Config) -> Model | None:
+        name = alias_target(alias, config.aliases)
+        if name is None:
+            return None
+        return self._models.get(name) or self._matching(name)
+
+    def _make_upstreams(self, config: Config, before: "ModelTable | None") -> dict[str, Upstream]:
+        made: dict[str, Upstream] = {}
+        kept = {} if before is None else before._upstreams
+        for name, upstream in config.upstreams.items():
+            if name in kept and kept[name][0] == upstream and not _reads_files(upstream):
+                made[name] = kept[name][1]
+                continue
+            try:
+                made[name] = make_upstream(name, upstream)
+            except ConfigurationError as error:
+                self._faults += [replace(fault, path=f"upstreams.{name}") for fault in error.faults]
+        return made
+
+    def _make_policies(
+        self, config: Config, before: "ModelTable | None", given: Policy | None
+    ) -> dict[str, tuple[object, Policy]]:
+        """By model: what the configuration says of it, and the policy."""
+        made: dict[str, tuple[object, Policy]] = {}
+        kept = {} if before is None else before._policies
+        for name, model in config.models.items():
+            said = model.policy
+            if given is not None:
+                made[name] = said, given
+            elif name in kept and kept[name][0] == said:
+                made[name] = kept[name]
+            else:
+                try:
+                    made[name] = said, make_policy(said, self.fleet.clock, self._random)
+                except Exception as error:  # A user's own class may raise anything.
+                    message = f"cannot be made: {type(error).__name__}: {error}"
+                    self._faults.append(ConfigurationFault(f"models.{name}.policy", message, None))
+        return made
+
+    def _bound(self, groups: Iterable[Group]) -> None:
+        bounds: dict[Load, set[int]] = {}
+        for group in groups:
+            for deployment in group.deployments:
+                of_load = bounds.setdefault(deployment.load, set())
+                if deployment.max_streams is not None:
+                    of_load.add(deployment.max_streams)
+        for load, numbers in bounds.items():
+            load.bounds = frozenset(numbers)
 
 
-def _upstream(name: str, config: UpstreamConfig) -> Upstream:
-    headers = [
-        (header.lower().encode("ascii"), value.get_secret_value().encode("latin-1"))
-        for header, value in config.headers.items()
+def _deployments(
+    name: str, config: ModelConfig, upstreams: Mapping[str, Upstream], fleet: Fleet
+) -> list[Deployment]:
+    return [
+        Deployment(
+            upstreams[route.upstream],
+            route.model,
+            fleet.load(f"{route.upstream}/{route.model}"),
+            position=position,
+            weight=route.weight,
+            tier=route.tier,
+            max_streams=route.max_streams,
+            public=name if config.reply_model == "public" else None,
+            drain=(route.on_client_leave or config.on_client_leave) == "drain",
+        )
+        for position, route in enumerate(config.routes)
     ]
-    deadlines = config.deadlines
-    return Upstream(
-        name,
-        config.base_url,
-        headers=headers,
-        api_key=None if config.api_key is None else config.api_key.get_secret_value().encode("ascii"),
-        x_api_key=config.messages.auth == "x-api-key",
-        serves=config.api,
-        chat=ChatTarget(
-            instructions_role=config.chat.instructions_role,
-            reasoning_field=config.chat.reasoning_field,
-            max_tokens_field=config.chat.max_tokens_field,
-            late_system=config.chat.late_system,
-            effort_ceiling=config.chat.effort_ceiling,
-            thinking_off=config.chat.thinking_off,
-            omit=config.chat.omit,
-        ),
-        responses=ResponsesTarget(
-            takes_reasoning=config.responses.takes_reasoning, omit=config.responses.omit
-        ),
-        messages=MessagesTarget(
-            max_tokens=config.messages.max_tokens,
-            thinking=config.messages.thinking,
-            signed=config.messages.signed,
-            inline_system=config.messages.inline_system,
-            cache=config.messages.cache,
-            rest=config.messages.rest,
-            omit=config.messages.omit,
-        ),
-        repair=config.repair,
-        harmony=config.format == "harmony",
-        deadlines=Deadlines(
-            connect=deadlines.connect,
-            first_byte=deadlines.first_byte,
-            first_token=deadlines.first_token,
-            between_tokens=deadlines.between_tokens,
-            total=deadlines.total,
-        ),
-        dialect=config.dialect,
-        ask_usage=config.stream_options,
-        streaming=config.streaming,
-        forward_authorization=config.forward_authorization,
-        forward_headers=config.forward_headers,
-        reply_headers=config.reply_headers,
-        http2=config.http2,
-        socket=config.socket,
-        ca_file=config.ca_file,
-        client_certificate=_client_certificate(config),
-        pool_idle_seconds=config.pool_idle_seconds,
-        pool_max_idle=config.pool_max_idle,
-    )
+
+
+def _may_be_a_name(name: str) -> bool:
+    return len(name) <= LONGEST_UNLISTED and name.isprintable()
 
 
 def _prefix(config: UpstreamConfig) -> str:
@@ -131,23 +196,3 @@ def _prefix(config: UpstreamConfig) -> str:
 def _reads_files(config: UpstreamConfig) -> bool:
     # Certificates are replaced in place, under the same name.
     return config.ca_file is not None or config.client_cert_file is not None
-
-
-def _client_certificate(config: UpstreamConfig) -> tuple[str, str] | None:
-    if config.client_cert_file is None or config.client_key_file is None:
-        return None
-    return config.client_cert_file, config.client_key_file
-
-
-def _model(name: str, config: ModelConfig, upstreams: Mapping[str, Upstream]) -> Model:
-    reply_model = name if config.reply_model == "public" else None
-    routes = tuple(
-        Route(
-            upstreams[route.upstream],
-            route.model,
-            reply_model=reply_model,
-            drain=(route.on_client_leave or config.on_client_leave) == "drain",
-        )
-        for route in config.routes
-    )
-    return Model(name, routes)
