@@ -11,6 +11,7 @@ BUILD: str
 
 __all__ = [
     "BUILD",
+    "ENDPOINTS",
     "FAULT_KINDS",
     "FAULT_REASONS",
     "Arrived",
@@ -404,6 +405,9 @@ class Fault:
     body: Final[bytes]
     """The upstream's error body, or what a large one says; empty unless the kind is `status`."""
 
+ENDPOINTS: tuple[tuple[str, str, bool], ...]
+"""What is forwarded: the path, the name in logs and metrics, and whether errors have the form of Messages."""
+
 FAULT_KINDS: tuple[str, ...]
 FAULT_REASONS: tuple[str, ...]
 
@@ -601,7 +605,7 @@ class Arrived:
     tag: Final[int | None]
     """What `Front.submit` was given."""
     endpoint: Final[str]
-    """`chat_completions`, `completions`, `embeddings`, `responses`, `messages` or `count_tokens`."""
+    """A name of `ENDPOINTS`."""
     request_id: Final[str]
     key: Final[bytes | None]
     """SHA-256 of the key that was presented: the bearer token, or else what `x-api-key` holds."""
@@ -840,7 +844,7 @@ class Front:
         """
     def submit(
         self,
-        endpoint: str,
+        path: str,
         headers: _Headers,
         body: bytes,
         request_id: str,
@@ -848,7 +852,8 @@ class Front:
         query: str | None = None,
         tag: int | None = None,
     ) -> Exchange:
-        """The same exchange without a socket. With a `tag` no key is checked. `query`: of the URL.
+        """The same exchange without a socket, of the endpoint at `path`. With a `tag` no key is checked.
+        `query`: of the URL.
 
         Raises `sluicegate.errors.RelayClosed` after `close`.
         """
@@ -1039,9 +1044,10 @@ class HarmonyDecoder:
 class Pipeline:
     """A reply's whole way through the core, as the gateway takes it: bytes in, the client's bytes out.
 
-    `api` is `chat`, `completions`, `embeddings`, `responses` or `messages`. `price` is called with each usage
-    object and returns members to add to it (no braces, no leading comma), or None; or it is the members
-    themselves, the same for any usage (`ValueError` where they are none). It must not use the pipeline.
+    `api` is `chat`, `completions`, `embeddings`, `responses`, `messages` or `other`. `price` is called with
+    each usage object and returns members to add to it (no braces, no leading comma), or None; or it is the
+    members themselves, the same for any usage (`ValueError` where they are none). It must not use the
+    pipeline.
 
     >>> pipeline = Pipeline(price=lambda usage: b'"cost":%d' % usage.total_tokens)
     >>> pipeline.feed(b'data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}}\\n\\n')

@@ -14,6 +14,7 @@ from typing import Any
 
 from sluicegate._core import Request, ResponsesRequest
 from sluicegate.errors import ParseError, RelayClosed
+from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.telemetry import RequestRecord
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -470,7 +471,7 @@ class FakeFront:
 
     def submit(
         self,
-        endpoint: str,
+        path: str,
         headers: Headers,
         body: bytes,
         request_id: str,
@@ -480,6 +481,7 @@ class FakeFront:
     ) -> FakeExchange:
         if self.closed.is_set():
             raise RelayClosed("closed")
+        endpoint = RELAYED[path]
         exchange = FakeExchange(self, next(self._tickets), endpoint, headers, body, request_id, tag)
         exchange.query = query
         self.exchanges.append(exchange)

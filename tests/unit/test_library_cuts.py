@@ -126,7 +126,7 @@ def test_counting_does_not_depend_on_the_cuts(stream: bytes, places: list[int], 
 
 
 BEGINS_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?::|(?:data|event|id|retry):)")
-APIS = st.sampled_from(["chat", "completions", "embeddings", "responses", "messages"])
+APIS = st.sampled_from(["chat", "completions", "embeddings", "responses", "messages", "other"])
 
 
 @property_of

@@ -83,7 +83,7 @@ class Gateway:
         shown = _get("models", models.ModelsEndpoint(state))
         self._one_model = shown
         self._endpoints: dict[str, Methods] = {
-            path: {"POST": (name, self._door.endpoint(name))} for path, name in RELAYED.items()
+            path: {"POST": (name, self._door.endpoint(path))} for path, name in RELAYED.items()
         }
         self._endpoints |= {
             RESPONSES_PATH: {"POST": (RELAYED[RESPONSES_PATH], self._background.endpoint)},

@@ -12,7 +12,7 @@ from sluicegate.gateway.call import Run
 from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
 from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import Door
-from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
+from sluicegate.gateway.endpoints import RESPONSES_PATH
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
@@ -22,7 +22,6 @@ from sluicegate.offload import offload
 from sluicegate.responses import QueueFull, StoreBusy, StoreUnavailable, Unstorable, Work
 from sluicegate.telemetry import RequestRecord
 
-_NAME = RELAYED[RESPONSES_PATH]
 _JSON = (b"content-type", b"application/json")
 
 
@@ -48,7 +47,7 @@ class Background:
         if request is not None and request.background:
             await self._begin(asked, caller, request)
         else:
-            await self._door.relay(_NAME, asked, body)
+            await self._door.relay(RESPONSES_PATH, asked, body)
 
     async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest) -> None:
         """Take the response on, and answer: with its object, or with its events as they come."""
@@ -105,7 +104,7 @@ class Background:
             text = await offload(request.size, request.as_run)
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
-            exchange = self._door.submit(_NAME, headers, text, entry.request_id, tag=tag)
+            exchange = self._door.submit(RESPONSES_PATH, headers, text, entry.request_id, tag=tag)
         except Refused as refused:
             self._decider.forget(tag)
             self._refused(work, run.caller, refused.reply, perf_counter() - started)
@@ -135,7 +134,7 @@ class Background:
         label = "" if model is None else model.label
         record = RequestRecord(
             entry.request_id,
-            _NAME,
+            RESPONSES_PATH,
             reply.status,
             result_of(reply.status),
             seconds,

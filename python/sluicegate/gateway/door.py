@@ -40,27 +40,27 @@ class Door:
         self._state = state
         self._deliveries: dict[int, _Delivery] = {}
 
-    def endpoint(self, name: str) -> Endpoint:
+    def endpoint(self, path: str) -> Endpoint:
         """One of `RELAYED`."""
-        return partial(self._relay, name)
+        return partial(self._relay, path)
 
-    async def _relay(self, name: str, asked: AppRequest) -> None:
+    async def _relay(self, path: str, asked: AppRequest) -> None:
         # The front looks, too; but a body is not read for a client who may not call.
         asked.identify()
-        await self.relay(name, asked, await asked.read())
+        await self.relay(path, asked, await asked.read())
 
-    async def relay(self, name: str, asked: AppRequest, body: bytes) -> None:
+    async def relay(self, path: str, asked: AppRequest, body: bytes) -> None:
         """Forward a request whose body has been read. Raises `Refused`."""
         query = asked.scope.get("query_string", b"")
         headers = [*map(tuple, asked.scope["headers"])]
-        exchange = self.submit(name, headers, body, asked.request_id, query=query)
+        exchange = self.submit(path, headers, body, asked.request_id, query=query)
         # From here on it has its record from the exchange's end.
         asked.recorded = True
         await self.deliver(exchange, asked.receive, asked.send)
 
     def submit(
         self,
-        endpoint: str,
+        path: str,
         headers: Headers,
         body: bytes,
         request_id: str,
@@ -74,7 +74,7 @@ class Door:
             raise Refused(errors.shutting_down() if state.draining else errors.internal())
         try:
             asked = query.decode("ascii") if query.isascii() else ""
-            return state.front.submit(endpoint, [*headers], body, request_id, query=asked or None, tag=tag)
+            return state.front.submit(path, [*headers], body, request_id, query=asked or None, tag=tag)
         except Exception as error:
             if state.draining:
                 raise Refused(errors.shutting_down()) from None

@@ -1,16 +1,11 @@
-"""The endpoints that are relayed to upstreams."""
+"""The endpoints that are relayed to upstreams: the engines' table."""
+
+from sluicegate._core import ENDPOINTS
 
 RESPONSES_PATH = "/v1/responses"
 
-RELAYED = {
-    "/v1/chat/completions": "chat_completions",
-    RESPONSES_PATH: "responses",
-    "/v1/completions": "completions",
-    "/v1/embeddings": "embeddings",
-    "/v1/messages": "messages",
-    "/v1/messages/count_tokens": "count_tokens",
-}
+RELAYED = {path: name for path, name, _ in ENDPOINTS}
 """The endpoint at each path, by the name that logs and metrics show."""
 
-OF_ANTHROPIC = frozenset({"messages", "count_tokens"})
+OF_ANTHROPIC = frozenset(name for _, name, anthropic in ENDPOINTS if anthropic)
 """Those of the Messages API."""

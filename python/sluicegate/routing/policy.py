@@ -11,7 +11,7 @@ class Facts(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """`chat_completions`, `completions`, `embeddings`, `responses`, `messages` or `count_tokens`."""
+        """As logs and metrics name it: `chat_completions`, `responses`, `speech`, …"""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sluicegate.testing.chat import chat_reply
@@ -13,11 +14,13 @@ from sluicegate.testing.faults import (
     stream_options_without_stream,
     with_faulty_events,
 )
+from sluicegate.testing.forms import form_of
 from sluicegate.testing.framing import done_markers
+from sluicegate.testing.media import MEDIA
 from sluicegate.testing.messages import count_tokens_reply, messages_reply, model_entry, models_page
 from sluicegate.testing.ollama import ollama_reply
 from sluicegate.testing.question import Question, read_question
-from sluicegate.testing.reply import Document, Event, Stream
+from sluicegate.testing.reply import Bytes, Document, Event, Stream
 from sluicegate.testing.responses import responses_reply
 from sluicegate.testing.script import Api, Script
 
@@ -30,6 +33,24 @@ _APIS: Mapping[str, Api] = {
     "/messages": "messages",
     "/messages/count_tokens": "count_tokens",
     "/api/chat": "ollama",
+    "/audio/speech": "speech",
+    "/audio/transcriptions": "transcriptions",
+    "/audio/translations": "translations",
+    "/images/generations": "images",
+    "/images/variations": "images",
+    "/images/edits": "image_edits",
+    "/moderations": "moderations",
+    "/rerank": "rerank",
+    "/score": "score",
+    "/tokenize": "tokenize",
+    "/detokenize": "detokenize",
+}
+# A file's field may be one of several: `image[]`.
+_REQUIRED: Mapping[Api, tuple[str, ...]] = {
+    "speech": ("input", "voice"),
+    "transcriptions": ("file", "model"),
+    "translations": ("file", "model"),
+    "image_edits": ("image", "prompt"),
 }
 _ANTHROPIC = ("messages", "count_tokens")
 _STREAMING: Mapping[str, Callable[..., Stream | Document]] = {
@@ -56,7 +77,9 @@ def is_health(path: str) -> bool:
 
 
 def body_of(request: HttpRequest) -> dict[str, Any] | None:
-    """The JSON object in the body; None where there is none."""
+    """The JSON object in the body, or the form; None where there is none."""
+    if (request.header("content-type") or "").lower().startswith("multipart/"):
+        return form_of(request)
     try:
         body = json.loads(request.body)
     except ValueError:
@@ -72,15 +95,15 @@ def question_of(request: HttpRequest, script: Script) -> tuple[Question, Api]:
 
 def reply_to(
     request: HttpRequest, script: Script, question: Question, api: Api, names: tuple[str, ...]
-) -> Stream | Document:
+) -> Stream | Document | Bytes:
     """The reply, with the events that its faults add; what else goes wrong is for when it is played."""
     if script.status >= 400:
         anthropic = api in _ANTHROPIC
-        reply: Stream | Document = error_reply(script.status, script.error, anthropic=anthropic)
+        reply: Stream | Document | Bytes = error_reply(script.status, script.error, anthropic=anthropic)
     else:
         reply = _healthy(request, script, question, api, names)
     reply = reply.dressed(script.extra, {"echo": _echo(request)} if script.echo else {})
-    if isinstance(reply, Document):
+    if not isinstance(reply, Stream):
         return reply
     events, whole = with_faulty_events(reply.events, script, question, api)
     ndjson = script.ndjson or api == "ollama"
@@ -91,7 +114,7 @@ def reply_to(
 
 def _healthy(
     request: HttpRequest, script: Script, question: Question, api: Api, names: tuple[str, ...]
-) -> Stream | Document:
+) -> Stream | Document | Bytes:
     path = path_of(request)
     if request.method == "GET":
         return _get(path, names, anthropic=request.header("anthropic-version") is not None)
@@ -100,7 +123,7 @@ def _healthy(
     if request.method != "POST":
         return error_reply(405, problem(f"Not allowed: {request.method} {path}"))
     if body_of(request) is None:
-        return error_reply(400, problem("We could not parse the JSON body of your request."))
+        return error_reply(400, problem("We could not parse the body of your request."))
     if question.stream_options and script.refuse_stream_options:
         return stream_options_refused()
     if question.stream_options and not question.stream and question.api in ("chat", "completions"):
@@ -110,6 +133,12 @@ def _healthy(
         return count_tokens_reply(script, question)
     if api == "embeddings":
         return embeddings_reply(script, question)
+    if api in MEDIA:
+        given = {name.removesuffix("[]") for name in question.body}
+        missing = [name for name in _REQUIRED.get(question.api, ()) if name not in given]
+        if missing:
+            return error_reply(400, problem(f"Missing required parameter: '{missing[0]}'."))
+        return MEDIA[api](script, replace(question, stream=stream))
     return _STREAMING[api](script, question, stream=stream)
 
 

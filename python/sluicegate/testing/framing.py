@@ -65,6 +65,6 @@ def done_markers(script: Script, api: str) -> int:
     """How many `[DONE]` events end the stream."""
     if script.framing.done_markers is not None:
         return script.framing.done_markers
-    if api in ("messages", "ollama"):
+    if api in ("messages", "ollama", "speech", "transcriptions", "translations", "images", "image_edits"):
         return 0
     return 1 if script.wire.done else 0

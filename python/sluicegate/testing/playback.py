@@ -9,7 +9,7 @@ from sluicegate.testing.faults import Hazards
 from sluicegate.testing.framing import BOM, Encoder
 from sluicegate.testing.reading import ScriptError
 from sluicegate.testing.records import Record
-from sluicegate.testing.reply import Document, Event, Stream
+from sluicegate.testing.reply import Bytes, Document, Event, Stream
 from sluicegate.testing.script import Fault, FaultPlace, Framing, Script, Step, StepAction, Transfer
 
 _REASONS = {
@@ -47,7 +47,7 @@ class Playback:
         self._streams = False
         self._events = 0
 
-    async def play(self, reply: Stream | Document) -> None:
+    async def play(self, reply: Stream | Document | Bytes) -> None:
         """Send the reply.
 
         Raises ConnectionOver where a fault or a declared length ended the connection, ScriptError, before
@@ -60,6 +60,8 @@ class Playback:
             await self._play_body()
         elif isinstance(reply, Document):
             await self._play_document(reply)
+        elif isinstance(reply, Bytes):
+            await self._play_bytes(reply)
         else:
             await self._play_stream(reply)
         await self._end()
@@ -77,7 +79,7 @@ class Playback:
         self._connection.close()
         raise ConnectionOver
 
-    # === The three kinds of body ===
+    # === The four kinds of body ===
 
     async def _play_body(self) -> None:
         whole = b"".join(step for step in self._script.body if isinstance(step, bytes))
@@ -96,6 +98,15 @@ class Playback:
         transfer = self._script.transfer or "length"
         await self._head(document.status, "application/json", transfer, len(body))
         await self._unit(body)
+
+    async def _play_bytes(self, reply: Bytes) -> None:
+        script = self._script
+        transfer = script.transfer or "chunked"
+        await self._head(200, reply.content_type, transfer, sum(map(len, reply.pieces)))
+        for number, piece in enumerate(reply.pieces):
+            if delay := script.pace if number else script.first_token_delay:
+                await self._pause(delay)
+            await self._unit(piece)
 
     async def _play_stream(self, stream: Stream) -> None:
         script = self._script

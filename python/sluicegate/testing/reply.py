@@ -51,3 +51,15 @@ class Document:
     def dressed(self, extra: Mapping[str, Any], first: Mapping[str, Any]) -> "Document":
         """With members added."""
         return replace(self, value={**self.value, **extra, **first})
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A body of any other form, one piece a write: audio, subtitles."""
+
+    content_type: str
+    pieces: tuple[bytes, ...]
+
+    def dressed(self, extra: Mapping[str, Any], first: Mapping[str, Any]) -> "Bytes":
+        """Itself: it has no members."""
+        return self

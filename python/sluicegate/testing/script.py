@@ -11,7 +11,25 @@ from typing import Any, Literal
 
 from sluicegate.testing.dialects import DIALECTS, DialectName, Traits, UsagePlacement
 
-Api = Literal["chat", "completions", "embeddings", "responses", "messages", "count_tokens", "ollama"]
+Api = Literal[
+    "chat",
+    "completions",
+    "embeddings",
+    "responses",
+    "messages",
+    "count_tokens",
+    "ollama",
+    "speech",
+    "transcriptions",
+    "translations",
+    "images",
+    "image_edits",
+    "moderations",
+    "rerank",
+    "score",
+    "tokenize",
+    "detokenize",
+]
 LineEnding = Literal["lf", "crlf", "cr"]
 Compression = Literal["gzip", "deflate", "br", "zstd"]
 Transfer = Literal["chunked", "length", "close"]

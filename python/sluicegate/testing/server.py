@@ -36,7 +36,8 @@ class ScriptedUpstream:
     What it does with a request is its `script`, or the oldest one still in its queue (`enqueue`), overridden
     field by field by the request's JSON member `mock`, and that by its header `x-mock`. It speaks HTTP/1.1,
     serves `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, `/v1/responses`, `/v1/messages`,
-    `/v1/messages/count_tokens`, `/api/chat`, `/v1/models` and `/health`, accepts any model and any key, and
+    `/v1/messages/count_tokens`, `/v1/audio/…`, `/v1/images/…`, `/v1/moderations`, `/v1/rerank`, `/v1/score`,
+    `/tokenize`, `/detokenize`, `/api/chat`, `/v1/models` and `/health`, accepts any model and any key, and
     records every request but health checks in `requests`.
 
     `idle_seconds`: a connection without a request for so long is closed, as uvicorn does after 5 s.

@@ -278,18 +278,18 @@ impl PyFront {
             .listen(address, application, http2, tls, bounds.inner.clone())?)
     }
 
-    #[pyo3(signature = (endpoint, headers, body, request_id, *, query=None, tag=None))]
+    #[pyo3(signature = (path, headers, body, request_id, *, query=None, tag=None))]
     fn submit(
         &self,
-        endpoint: &str,
+        path: &str,
         headers: PyHeaders,
         body: PyBackedBytes,
         request_id: &str,
         query: Option<&str>,
         tag: Option<u64>,
     ) -> PyResult<PyExchange> {
-        let endpoint = Endpoint::named(endpoint)
-            .ok_or_else(|| PyValueError::new_err(format!("no endpoint is called '{endpoint}'")))?;
+        let endpoint = Endpoint::at(path)
+            .ok_or_else(|| PyValueError::new_err(format!("no endpoint is at '{path}'")))?;
         let submitted = self.inner.submit(Submission {
             endpoint,
             query: query.map(Into::into),

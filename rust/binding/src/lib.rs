@@ -36,6 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _core {
     use pyo3::prelude::*;
     use pyo3::types::PyTuple;
+    use sluicegate_front::Endpoint;
     use sluicegate_relay::{FaultKind, Reason};
 
     #[pymodule_export]
@@ -76,6 +77,9 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("BUILD", env!("SLUICEGATE_BUILD"))?;
+        let endpoints = Endpoint::all().map(|at| (at.path(), at.name(), at.is_anthropic()));
+        let endpoints = endpoints.collect::<Vec<_>>();
+        module.add("ENDPOINTS", PyTuple::new(module.py(), endpoints)?)?;
         let kinds = FaultKind::ALL.map(FaultKind::as_str);
         module.add("FAULT_KINDS", PyTuple::new(module.py(), kinds)?)?;
         let reasons = Reason::ALL.map(Reason::as_str);

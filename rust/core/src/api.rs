@@ -16,16 +16,19 @@ pub enum Api {
     Responses,
     /// `/v1/messages`
     Messages,
+    /// Any other endpoint: audio, images, moderations, rankings, tokens, and what an operator adds.
+    Other,
 }
 
 impl Api {
     /// All of them.
-    pub const ALL: [Api; 5] = [
+    pub const ALL: [Api; 6] = [
         Api::Chat,
         Api::Completions,
         Api::Embeddings,
         Api::Responses,
         Api::Messages,
+        Api::Other,
     ];
 
     /// Its stable name, which configurations have, too.
@@ -37,6 +40,7 @@ impl Api {
             Api::Embeddings => "embeddings",
             Api::Responses => "responses",
             Api::Messages => "messages",
+            Api::Other => "other",
         }
     }
 
@@ -45,7 +49,7 @@ impl Api {
     pub const fn end_mark(self) -> Option<&'static [u8]> {
         match self {
             Api::Chat | Api::Completions => Some(DONE),
-            Api::Embeddings | Api::Responses | Api::Messages => None,
+            Api::Embeddings | Api::Responses | Api::Messages | Api::Other => None,
         }
     }
 

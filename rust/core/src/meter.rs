@@ -183,7 +183,9 @@ impl Scout {
             };
             self.body = match mode {
                 Mode::Sse => Body::Stream(Splitter::new(&self.limits), Batch::default()),
-                Mode::Json => Body::Documents(Documents::new(&self.limits), Vec::new()),
+                Mode::Json | Mode::Bytes => {
+                    Body::Documents(Documents::new(&self.limits), Vec::new())
+                }
             };
         }
         // What came before a fault in the same read counts.

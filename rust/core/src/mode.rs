@@ -16,6 +16,8 @@ pub enum Mode {
     Sse,
     /// One JSON document, or several back to back.
     Json,
+    /// Bytes that nobody reads on the way: audio, subtitles, a file.
+    Bytes,
 }
 
 /// A body that is no reply of the API.

@@ -172,6 +172,7 @@ pub struct Pipeline {
 /// What the reply's bytes go through, by its mode and what the client asked for.
 enum Body {
     Undecided(ModeDetector),
+    Unread,
     Stream(Box<Stream>),
     Documents(Replies),
     Folding(Box<Folding>),
@@ -185,9 +186,17 @@ impl Pipeline {
     /// A machine for one reply.
     #[must_use]
     pub fn new(plan: ReplyPlan) -> Self {
+        let mut reply = Reply::new(&plan);
+        let body = if plan.upstream.bytes {
+            reply.facts.mode = Some(Mode::Bytes);
+            reply.facts.reply_is_stream = Some(false);
+            Body::Unread
+        } else {
+            Body::Undecided(ModeDetector::new(plan.upstream.declared_stream))
+        };
         Pipeline {
-            reply: Reply::new(&plan),
-            body: Body::Undecided(ModeDetector::new(plan.upstream.declared_stream)),
+            reply,
+            body,
             plan,
             started: false,
         }
@@ -231,6 +240,12 @@ impl Pipeline {
                 self.decide(mode)?;
                 self.pass(input, pricer, out)
             }
+            Body::Unread => {
+                reply.facts.output_started = true;
+                reply.progress = true;
+                out.push(input);
+                Ok(())
+            }
             Body::Stream(stream) => stream.feed(input, reply, pricer, out),
             Body::Documents(replies) => replies.feed(input, reply, pricer, out),
             Body::Folding(folding) => folding.feed(input, reply),
@@ -247,7 +262,7 @@ impl Pipeline {
             self.reply.facts.reply_is_stream = Some(self.plan.client.streams);
             let translation = match mode {
                 Mode::Sse => translation.of_events(),
-                Mode::Json => translation.of_documents(),
+                Mode::Json | Mode::Bytes => translation.of_documents(),
             };
             self.body = Body::Translating(Box::new(translation));
             return Ok(());
@@ -267,6 +282,7 @@ impl Pipeline {
             }
             Mode::Sse => Body::Stream(Box::new(Stream::new(api, limits))),
             Mode::Json => Body::Documents(Replies::new(limits)),
+            Mode::Bytes => Body::Unread,
         };
         self.reply.facts.mode = Some(mode);
         self.reply.facts.reply_is_stream =
@@ -295,6 +311,10 @@ impl Pipeline {
                     _ => {}
                 }
                 held.map(drop).map_err(|body| reply.quote(body))
+            }
+            Body::Unread => {
+                reply.facts.terminal = true;
+                Ok(())
             }
             Body::Stream(mut stream) => {
                 stream.finish(reply, pricer, out);

@@ -9,7 +9,7 @@ pub trait Protocol: Sync {
     /// Its name.
     fn api(&self) -> Api;
 
-    /// Its endpoint, below a base URL that ends in `/v1`.
+    /// The path of its endpoint; empty: there are many.
     fn path(&self) -> &'static str;
 
     /// Whether a request may ask for usage in a stream (`stream_options`): where it does not, none comes.

@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_millis(50);
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
     pub(crate) endpoint: Endpoint,
-    /// Below an upstream's base URL.
+    /// Where clients find the endpoint, with the query that goes on.
     pub(crate) path: Box<str>,
     pub(crate) headers: HeaderMap,
     pub(crate) size: usize,
@@ -153,6 +153,7 @@ impl Forwarding {
         Exchange {
             asked: self.asked,
             api: self.endpoint.api(),
+            replies: self.endpoint.replies(),
             request_id: self.report.about.request_id.clone(),
             attempt: self.forward.attempt,
             limits: limits::Limits {

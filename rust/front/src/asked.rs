@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use sluicegate_core::api::Api;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
@@ -29,10 +30,8 @@ impl AskedRequest {
     /// # Errors
     /// As [`Request::parse`] and [`ResponsesRequest::parse`] give them.
     pub fn parse(endpoint: Endpoint, body: Bytes, limits: &Limits) -> Result<Self, Error> {
-        Ok(match endpoint {
-            Endpoint::Responses => {
-                Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?))
-            }
+        Ok(match endpoint.api() {
+            Api::Responses => Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?)),
             _ => Self::Plain(Arc::new(Request::parse(body, limits)?)),
         })
     }
@@ -43,7 +42,7 @@ impl AskedRequest {
         body: Bytes,
         limits: &Limits,
     ) -> Result<(Self, Option<u64>), Error> {
-        if matches!(endpoint, Endpoint::ChatCompletions | Endpoint::Messages) {
+        if matches!(endpoint.api(), Api::Chat | Api::Messages) {
             let (request, affinity) = Request::parse_conversation(body, limits)?;
             return Ok((Self::Plain(Arc::new(request)), affinity));
         }
@@ -87,8 +86,9 @@ pub(crate) async fn parse(
         } else {
             (AskedRequest::parse(endpoint, body, &limits)?, None)
         };
-        let counts = endpoint == Endpoint::CountTokens;
-        let estimate = counts.then(|| request.request().estimated_input_tokens());
+        let estimate = endpoint
+            .counts()
+            .then(|| request.request().estimated_input_tokens());
         Ok((request, affinity, estimate))
     });
     let request = parsed.await.ok_or(Refusal::Stopping)?;

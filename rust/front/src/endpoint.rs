@@ -1,80 +1,85 @@
-//! The paths that are forwarded to upstreams.
+//! The paths that are forwarded to upstreams: one table.
 
 use std::fmt::Write as _;
 
 use sluicegate_core::api::Api;
-use sluicegate_core::protocols;
+use sluicegate_relay::Replies;
 
 use crate::refusal::Form;
 
-/// An endpoint that is forwarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// `/v1/chat/completions`
-    ChatCompletions,
-    /// `/v1/completions`
-    Completions,
-    /// `/v1/embeddings`
-    Embeddings,
-    /// `/v1/responses`
-    Responses,
-    /// `/v1/messages`
-    Messages,
-    /// `/v1/messages/count_tokens`
-    CountTokens,
+/// What there is to know of a path.
+struct Row {
+    path: &'static str,
+    name: &'static str,
+    api: Api,
+    /// What a reply may be beside JSON and events.
+    replies: Replies,
 }
+
+const fn row(path: &'static str, name: &'static str, api: Api, replies: Replies) -> Row {
+    Row {
+        path,
+        name,
+        api,
+        replies,
+    }
+}
+
+/// Each path that clients POST to. A model is named by the JSON member `model`.
+static TABLE: [Row; 16] = {
+    use Api::{Chat, Completions, Embeddings, Messages, Other, Responses};
+    use Replies::{Audio, Json};
+    [
+        row("/v1/chat/completions", "chat_completions", Chat, Json),
+        row("/v1/completions", "completions", Completions, Json),
+        row("/v1/embeddings", "embeddings", Embeddings, Json),
+        row("/v1/responses", "responses", Responses, Json),
+        row("/v1/messages", "messages", Messages, Json),
+        row("/v1/messages/count_tokens", "count_tokens", Messages, Json),
+        row("/v1/audio/speech", "speech", Other, Audio),
+        row("/v1/images/generations", "image_generations", Other, Json),
+        row("/v1/moderations", "moderations", Other, Json),
+        // Of the three, each server has one or another (vLLM all of them, Cohere the last, Jina the first).
+        row("/v1/rerank", "rerank", Other, Json),
+        row("/rerank", "rerank", Other, Json),
+        row("/v2/rerank", "rerank", Other, Json),
+        // vLLM's.
+        row("/v1/score", "score", Other, Json),
+        row("/score", "score", Other, Json),
+        row("/tokenize", "tokenize", Other, Json),
+        row("/detokenize", "detokenize", Other, Json),
+    ]
+};
+
+/// An endpoint that is forwarded: a row of the table.
+#[derive(Clone, Copy)]
+pub struct Endpoint(&'static Row);
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 6] = [
-        Endpoint::ChatCompletions,
-        Endpoint::Completions,
-        Endpoint::Embeddings,
-        Endpoint::Responses,
-        Endpoint::Messages,
-        Endpoint::CountTokens,
-    ];
+    pub fn all() -> impl Iterator<Item = Endpoint> {
+        TABLE.iter().map(Endpoint)
+    }
 
     /// The endpoint at `path`, which is POSTed to.
     #[must_use]
     pub fn at(path: &str) -> Option<Self> {
-        let below = path.strip_prefix("/v1")?;
-        Self::ALL
-            .into_iter()
-            .find(|endpoint| endpoint.path() == below)
+        Self::all().find(|endpoint| endpoint.path() == path)
     }
 
-    /// The endpoint called `name` in logs and metrics.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|endpoint| endpoint.name() == name)
-    }
-
-    /// Its name in logs and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Endpoint::ChatCompletions => "chat_completions",
-            Endpoint::Completions => "completions",
-            Endpoint::Embeddings => "embeddings",
-            Endpoint::Responses => "responses",
-            Endpoint::Messages => "messages",
-            Endpoint::CountTokens => "count_tokens",
-        }
-    }
-
-    /// Where upstreams have it, below their base URL.
+    /// Where clients find it.
     #[must_use]
     pub fn path(self) -> &'static str {
-        match self {
-            Endpoint::CountTokens => "/messages/count_tokens",
-            _ => protocols::of(self.api()).path(),
-        }
+        self.0.path
     }
 
-    /// The same with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others
+    /// Its name in logs and metrics, which several paths may share.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// Its path with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others
     /// have none.
     pub(crate) fn asked_path(self, query: Option<&str>) -> Box<str> {
         let mut path = self.path().to_owned();
@@ -92,13 +97,45 @@ impl Endpoint {
         }
     }
 
+    /// Whether its errors are of the form of the Messages interface.
+    #[must_use]
+    pub fn is_anthropic(self) -> bool {
+        self.form() == Form::Anthropic
+    }
+
     pub(crate) fn api(self) -> Api {
-        match self {
-            Endpoint::ChatCompletions => Api::Chat,
-            Endpoint::Completions => Api::Completions,
-            Endpoint::Embeddings => Api::Embeddings,
-            Endpoint::Responses => Api::Responses,
-            Endpoint::Messages | Endpoint::CountTokens => Api::Messages,
+        self.0.api
+    }
+
+    pub(crate) fn replies(self) -> Replies {
+        self.0.replies
+    }
+
+    /// It asks for no reply of a model, but how many tokens its input has.
+    pub(crate) fn counts(self) -> bool {
+        self.name() == "count_tokens"
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_leads_to_one_endpoint() {
+        for (at, endpoint) in Endpoint::all().enumerate() {
+            let found = Endpoint::all().position(|other| other.path() == endpoint.path());
+            assert_eq!(found, Some(at), "{endpoint:?}");
+            assert!(endpoint.path().starts_with('/'));
+        }
+        for path in ["", "/", "/v1", "/v1/chat/completions/", "/v1/Embeddings"] {
+            assert!(Endpoint::at(path).is_none(), "{path}");
         }
     }
 }

@@ -241,7 +241,7 @@ fn so_does_one_while_a_request_is_read() {
     let stand = stand();
     let mut submitted = stand.front.submit(Submission {
         // Read as something else, its text goes where it is refused.
-        endpoint: Endpoint::Responses,
+        endpoint: Endpoint::at("/v1/responses").unwrap(),
         query: None,
         headers: Vec::new(),
         body: Bytes::from_owner(Broken(UNREADABLE)),
@@ -309,7 +309,7 @@ async fn read_frames(reply: &mut Response<Incoming>, count: usize) {
 fn a_panic_aborts_a_reply_without_a_connection() {
     let stand = stand();
     let mut submitted = stand.front.submit(Submission {
-        endpoint: Endpoint::Responses,
+        endpoint: Endpoint::at("/v1/responses").unwrap(),
         query: None,
         headers: Vec::new(),
         body: Bytes::from_static(ASKED.as_bytes()),

@@ -451,7 +451,7 @@ fn play(
     // As it is where other servers submit: on a thread without a runtime.
     let submitted = scripts.iter().enumerate().map(|(tag, script)| {
         front.submit(Submission {
-            endpoint: Endpoint::ChatCompletions,
+            endpoint: Endpoint::at("/v1/chat/completions").unwrap(),
             query: None,
             headers: Vec::new(),
             body: Bytes::from_static(script.body.as_bytes()),

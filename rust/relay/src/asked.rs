@@ -41,7 +41,7 @@ pub(crate) struct Forms {
 pub(crate) struct Given {
     pub(crate) request: Request,
     pub(crate) forms: Forms,
-    /// The endpoint below the upstream's base URL.
+    /// Where clients find the endpoint.
     pub(crate) path: Box<str>,
     pub(crate) headers: HeaderMap,
 }

@@ -32,6 +32,7 @@ use crate::leaving::{DrainLimits, Leaving};
 use crate::offload::{LARGE, offload};
 use crate::outcome::{Outcome, Try};
 use crate::pump::{Client, Pump, PumpEnd};
+use crate::replies::Replies;
 use crate::reply::Sink;
 use crate::unanswered::SendError;
 use crate::upstream::{Route, Upstream};
@@ -52,7 +53,7 @@ pub struct Asked {
     pub request: Request,
     /// The same request, where it is one for a response.
     pub responses: Option<ResponsesAsked>,
-    /// The endpoint below the upstream's base URL, with its leading slash.
+    /// Where clients find the endpoint, with the query that goes on.
     pub path: Box<str>,
     /// The client's headers.
     pub headers: HeaderMap,
@@ -64,6 +65,8 @@ pub struct Exchange {
     pub asked: Asked,
     /// Which API it speaks.
     pub api: Api,
+    /// What the reply may be.
+    pub replies: Replies,
     /// Passed on, and given back to the client.
     pub request_id: Box<str>,
     /// The first attempt.
@@ -101,6 +104,7 @@ struct Session {
     /// body.
     given: Option<Box<Given>>,
     api: Api,
+    replies: Replies,
     streams: bool,
     include_usage: bool,
     request_id: Box<str>,
@@ -127,6 +131,7 @@ impl Exchange {
         let streams = self.asked.request.stream();
         let mut session = Box::new(Session {
             api: self.api,
+            replies: self.replies,
             streams,
             include_usage: self.asked.request.include_usage(),
             given: Some(Box::new(Given {
@@ -385,8 +390,7 @@ impl Session {
             fault.body = error_body::kept(fault.body);
             return Tried::Failed(fault);
         };
-        let declared = headers::declare_event_stream(response.headers());
-        let plan = self.plan(route, &form, declared);
+        let plan = self.plan(route, &form, response.headers());
         // A stream that is held must not hold the request that it came from.
         drop(form);
         self.relay(response, attempt, plan, progress).await
@@ -468,7 +472,7 @@ impl Session {
         let Some(sink) = &mut self.sink else {
             return Tried::Left;
         };
-        let pump = Pump::new(
+        let mut pump = Pump::new(
             plan,
             body,
             attempt,
@@ -477,6 +481,7 @@ impl Session {
             &self.leaving,
             self.client_stall,
         );
+        pump.may_be_empty = self.replies.may_be_empty();
         let mut pumping = Pumping {
             pump,
             outcome: &mut self.outcome,
@@ -520,13 +525,14 @@ impl Session {
         }
     }
 
-    fn plan(&mut self, route: &Route, form: &Form, declared_stream: bool) -> ReplyPlan {
+    fn plan(&mut self, route: &Route, form: &Form, reply: &HeaderMap) -> ReplyPlan {
         if let Some(made) = form.translated.as_ref().or(form.unsealed.as_ref()) {
             self.outcome.left_out.clone_from(&made.left_out);
         }
         let upstream = UpstreamSide {
             api: form.api,
-            declared_stream,
+            declared_stream: headers::declare_event_stream(reply),
+            bytes: self.replies.are_bytes(reply),
             dialect: route.upstream.dialect,
             harmony: route.upstream.harmony && form.api == Api::Chat,
             repair: form.is_repaired_by(&route.upstream),
@@ -550,6 +556,7 @@ impl Session {
             Api::Chat => ClientProtocol::Chat(usage),
             Api::Completions => ClientProtocol::Completions(usage),
             Api::Embeddings => ClientProtocol::Embeddings,
+            Api::Other => ClientProtocol::Other,
             Api::Responses => ClientProtocol::Responses(asked()),
             Api::Messages => ClientProtocol::Messages(self.message_names(form)),
         };

@@ -35,7 +35,8 @@ const UP_PREFIXES: [&str; 2] = ["x-b3-", "x-stainless-"];
 const UP_WITH_AUTHORIZATION: [&str; 2] = ["openai-organization", "openai-project"];
 
 /// An upstream's that go to any client, in addition to the content type, which is determined from the body.
-const DOWN: [&str; 13] = [
+const DOWN: [&str; 14] = [
+    "content-disposition",
     "content-language",
     "openai-processing-ms",
     "openai-version",
@@ -115,6 +116,8 @@ pub(crate) enum Content {
     Document,
     /// Made of an event stream.
     Folded,
+    /// Of the upstream's own form, whatever that is.
+    Bytes,
 }
 
 /// Whether a configuration may add `name` to what goes to upstreams.
@@ -242,6 +245,8 @@ pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) ->
         // JSON lines and the like keep their name; SDKs take what is not called JSON for plain text.
         (Content::Document, Some(given)) if names_json(given) => Bytes::copy_from_slice(given),
         (Content::Document | Content::Folded, _) => Bytes::from_static(b"application/json"),
+        (Content::Bytes, Some(given)) => Bytes::copy_from_slice(given),
+        (Content::Bytes, None) => Bytes::from_static(b"application/octet-stream"),
     };
     headers.push((Bytes::from_static(b"content-type"), content_type));
     headers.push((
@@ -269,13 +274,14 @@ pub(crate) fn declare_event_stream(upstream: &HeaderMap) -> bool {
         .is_some_and(|value| names_event_stream(value.as_bytes()))
 }
 
-fn names_event_stream(content_type: &[u8]) -> bool {
+/// A content type without its parameters.
+pub(crate) fn essence(content_type: &[u8]) -> &[u8] {
     let essence = content_type.split(|b| *b == b';').next();
-    essence.is_some_and(|essence| {
-        essence
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"text/event-stream")
-    })
+    essence.unwrap_or_default().trim_ascii()
+}
+
+fn names_event_stream(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn names_json(content_type: &[u8]) -> bool {

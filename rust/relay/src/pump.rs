@@ -26,8 +26,9 @@ use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
 use crate::offload::{LARGE, offload};
-use crate::outcome::Outcome;
 use crate::reply::Sink;
+
+mod noting;
 
 /// How much of a reply is held back at most while another upstream could still take over: known preambles are one or
 /// two events that come at once (Azure's filter chunk, `response.created` with the request's tools repeated). Past
@@ -89,6 +90,8 @@ pub(crate) struct Pump {
     timer: Option<Pin<Box<Sleep>>>,
     /// Until when frames are held back; `None` once they flow.
     hold: Option<Instant>,
+    /// A reply without a body is one.
+    pub(crate) may_be_empty: bool,
     /// The reply to the client has begun.
     begun: bool,
     /// Since when the client takes nothing: the upstream's silence is ours.
@@ -137,6 +140,7 @@ impl Pump {
             progress,
             timer: first.map(|at| Box::pin(sleep_until(at))),
             hold,
+            may_be_empty: false,
             begun: false,
             blocked: None,
             client_stall,
@@ -407,7 +411,13 @@ impl Pump {
 
     async fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {
         if self.bytes_in == 0 {
-            return self.break_off(FaultKind::Empty, client);
+            if !self.may_be_empty {
+                return self.break_off(FaultKind::Empty, client);
+            }
+            self.frames.push(Bytes::new());
+            self.hold = None;
+            self.hand_over(client);
+            return PumpEnd::Complete;
         }
         let finished = self.pass(None, client).await;
         self.note_progress(client);
@@ -503,6 +513,7 @@ impl Pump {
         match (facts.reply_is_stream, facts.mode) {
             (Some(true), _) => Content::EventStream,
             (_, Some(Mode::Sse)) => Content::Folded,
+            (_, Some(Mode::Bytes)) => Content::Bytes,
             _ => Content::Document,
         }
     }
@@ -534,53 +545,6 @@ impl Pump {
         } else {
             PumpEnd::Aborted
         }
-    }
-
-    fn note_progress(&mut self, client: &Client<'_>) {
-        let now = Instant::now();
-        self.gaps.stalled(client.sink.take_stalls());
-        self.last_read = now;
-        self.progress.first_byte.get_or_insert(now);
-        let tokens = self.pipeline.take_progress();
-        if let Some(mode) = self.pipeline.facts().mode {
-            self.progress.streaming = mode == Mode::Sse;
-        }
-        if tokens {
-            self.gaps.tokens(now);
-            self.progress.last_token = Some(now);
-        }
-    }
-
-    /// A reply that ran to its end and yet failed.
-    fn note_fault_in_band(&mut self) {
-        let facts = self.pipeline.facts();
-        let detail = match (&facts.error, facts.finish_reason.as_deref()) {
-            (Some(error), _) => error.message.clone(),
-            // An engine that gives up ends with this reason under a success status (vllm#57082).
-            (None, Some("abort")) => "finish reason abort".into(),
-            _ => return,
-        };
-        let mut fault = Fault::new(FaultKind::InBandError, &self.upstream);
-        fault.detail = Some(detail);
-        self.fault.get_or_insert(fault);
-    }
-
-    /// Write what is known into the outcome; `offset` is when this attempt began.
-    pub(crate) fn report(&mut self, outcome: &mut Outcome, offset: Duration) {
-        let facts = self.pipeline.facts();
-        let since = |at: Instant| offset + (at - self.progress.started);
-        outcome.status = self.status;
-        outcome.streamed = facts.reply_is_stream == Some(true);
-        outcome.usage = facts.usage.clone();
-        outcome.finish_reason = facts.finish_reason.clone();
-        outcome.fault = self.fault.take();
-        outcome.events = facts.events;
-        outcome.malformed = facts.malformed;
-        outcome.token_events = facts.token_events;
-        outcome.bytes_in = self.bytes_in;
-        outcome.bytes_out = self.bytes_out;
-        outcome.first_byte = self.progress.first_byte.map(since);
-        self.gaps.report(outcome, since);
     }
 }
 

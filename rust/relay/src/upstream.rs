@@ -241,10 +241,7 @@ impl Upstream {
             .into_iter()
             .map(|api| {
                 let path = protocols::of(api).path();
-                Ok((
-                    path,
-                    format!("{base}{path}").parse().map_err(|_| bad_url())?,
-                ))
+                Ok((path, place(&base, path).parse().map_err(|_| bad_url())?))
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -271,12 +268,23 @@ impl Upstream {
 }
 
 impl Upstream {
-    /// Where it has `path`.
+    /// Where it has what clients find at `path`.
     pub(crate) fn uri(&self, path: &str) -> Option<Uri> {
         match self.uris.iter().find(|(known, _)| *known == path) {
             Some((_, uri)) => Some(uri.clone()),
-            None => format!("{}{path}", self.base).parse().ok(),
+            None => place(&self.base, path).parse().ok(),
         }
+    }
+}
+
+const VERSION: &str = "/v1";
+
+/// Where a server with this base URL has `path`: what begins with `/v1` is below the base, which stands for that;
+/// everything else (`/tokenize`, `/v2/rerank`) is beside it, at the server's root.
+fn place(base: &str, path: &str) -> String {
+    match path.strip_prefix(VERSION) {
+        Some(below) if below.starts_with('/') => format!("{base}{below}"),
+        _ => format!("{}{path}", base.strip_suffix(VERSION).unwrap_or(base)),
     }
 }
 
@@ -366,4 +374,28 @@ pub struct Route {
     pub reply_model: Option<Arc<str>>,
     /// Where its client leaves, a reply is read on for its usage; else the upstream is closed at once.
     pub drain: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn the_base_stands_for_v1() {
+        for (base, path, there) in [
+            ("http://a/v1", "/v1/rerank", "http://a/v1/rerank"),
+            ("http://a/v1", "/rerank", "http://a/rerank"),
+            ("http://a/v1", "/v2/rerank", "http://a/v2/rerank"),
+            ("http://a/v1", "/v1beta/x", "http://a/v1beta/x"),
+            ("http://a/x/v1", "/tokenize", "http://a/x/tokenize"),
+            (
+                "http://a/openai",
+                "/v1/embeddings",
+                "http://a/openai/embeddings",
+            ),
+            ("http://a/openai", "/tokenize", "http://a/openai/tokenize"),
+        ] {
+            assert_eq!(place(base, path), there);
+        }
+    }
 }

@@ -44,7 +44,7 @@ fn name(api: Api) -> &'static str {
     match api {
         Api::Messages => "messages",
         Api::Responses => "responses",
-        Api::Chat | Api::Completions | Api::Embeddings => "chat",
+        Api::Chat | Api::Completions | Api::Embeddings | Api::Other => "chat",
     }
 }
 

@@ -12,7 +12,7 @@ impl Protocol for Completions {
     }
 
     fn path(&self) -> &'static str {
-        "/completions"
+        "/v1/completions"
     }
 
     fn asks_usage(&self) -> bool {

@@ -12,6 +12,6 @@ impl Protocol for Embeddings {
     }
 
     fn path(&self) -> &'static str {
-        "/embeddings"
+        "/v1/embeddings"
     }
 }

@@ -4,6 +4,7 @@
 //! * [`completions`]: text completions.
 //! * [`embeddings`]: vectors of texts.
 //! * [`messages`]: the Messages interface.
+//! * [`other`]: what is forwarded and nothing else.
 //! * [`responses`]: the Responses interface.
 //!
 //! What protocols share is in [`input`](crate::input) and [`output`](crate::output): they do not know each other. A
@@ -14,6 +15,7 @@ pub mod chat;
 pub mod completions;
 pub mod embeddings;
 pub mod messages;
+pub mod other;
 pub mod responses;
 mod target;
 
@@ -49,6 +51,7 @@ pub fn of(api: Api) -> &'static dyn Protocol {
         Api::Embeddings => &embeddings::Embeddings,
         Api::Responses => &responses::Responses,
         Api::Messages => &messages::Messages,
+        Api::Other => &other::Other,
     }
 }
 
@@ -58,6 +61,7 @@ pub(crate) fn watch(api: Api) -> &'static dyn Watch {
         Api::Chat | Api::Completions | Api::Embeddings => &chat::watch::Chunks,
         Api::Responses => &responses::watch::ResponseWatch,
         Api::Messages => &messages::watch::MessageWatch,
+        Api::Other => &other::Events,
     }
 }
 
@@ -94,6 +98,8 @@ pub enum ClientProtocol {
     Responses(Option<Asked>),
     /// The Messages interface, and what a message that is made here must not repeat.
     Messages(MessageNames),
+    /// Any other endpoint.
+    Other,
 }
 
 /// What becomes of the chunk at the end of a stream that has the usage, and no choices.
@@ -120,6 +126,7 @@ impl ClientSide {
             Api::Embeddings => ClientProtocol::Embeddings,
             Api::Responses => ClientProtocol::Responses(None),
             Api::Messages => ClientProtocol::Messages(MessageNames::default()),
+            Api::Other => ClientProtocol::Other,
         };
         ClientSide {
             protocol,
@@ -139,6 +146,7 @@ impl ClientSide {
             ClientProtocol::Embeddings => Api::Embeddings,
             ClientProtocol::Responses(_) => Api::Responses,
             ClientProtocol::Messages(_) => Api::Messages,
+            ClientProtocol::Other => Api::Other,
         }
     }
 
@@ -204,7 +212,9 @@ impl ClientSide {
                     },
                 }))
             }
-            ClientProtocol::Completions(_) | ClientProtocol::Embeddings => return None,
+            ClientProtocol::Completions(_) | ClientProtocol::Embeddings | ClientProtocol::Other => {
+                return None;
+            }
         };
         let names = self.names.as_ref().filter(|names| !names.is_empty());
         Some(match names {
@@ -221,6 +231,9 @@ pub struct UpstreamSide {
     pub api: Api,
     /// Its `Content-Type` is `text/event-stream`: the reply is one unless it is JSON.
     pub declared_stream: bool,
+    /// Its `Content-Type` says that it is neither JSON nor an event stream, and such a reply is what was asked for: it
+    /// is forwarded unread.
+    pub bytes: bool,
     /// Its way of reporting usage; `None`: recognised from the usage object itself.
     pub dialect: Option<Dialect>,
     /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony
@@ -238,6 +251,7 @@ impl UpstreamSide {
         UpstreamSide {
             api,
             declared_stream: false,
+            bytes: false,
             dialect: None,
             harmony: false,
             repair: false,
@@ -261,7 +275,7 @@ impl UpstreamSide {
             Api::Chat | Api::Completions => Box::new(ChatChunks::new(max_depth)),
             Api::Responses => Box::new(ResponseEvents::new(max_depth)),
             Api::Messages => Box::new(MessageEvents::new(limits)),
-            Api::Embeddings => return None,
+            Api::Embeddings | Api::Other => return None,
         })
     }
 }

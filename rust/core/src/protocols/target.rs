@@ -81,7 +81,7 @@ impl Targets {
             Api::Responses => {
                 responses::forwarded::without_seals(body, self.responses.takes_reasoning)
             }
-            Api::Chat | Api::Completions | Api::Embeddings => None,
+            Api::Chat | Api::Completions | Api::Embeddings | Api::Other => None,
         }
     }
 
@@ -92,7 +92,7 @@ impl Targets {
             Api::Chat => Some(Target::Chat(self.chat.clone())),
             Api::Responses => Some(Target::Responses(self.responses.clone())),
             Api::Messages => Some(Target::Messages(self.messages.clone())),
-            Api::Completions | Api::Embeddings => None,
+            Api::Completions | Api::Embeddings | Api::Other => None,
         }
     }
 }
@@ -142,6 +142,6 @@ pub fn read_request(api: Api, request: &Request) -> Option<Result<Conversation<'
         Api::Chat => Some(chat::read_request(request)),
         Api::Responses => Some(responses::read_request(request)),
         Api::Messages => Some(messages::read_request(request)),
-        Api::Completions | Api::Embeddings => None,
+        Api::Completions | Api::Embeddings | Api::Other => None,
     }
 }

@@ -8,8 +8,12 @@ use super::settle::Rules;
 pub(super) const RULES: Rules = super::openai::RULES;
 
 pub(super) fn meaning(within: Within, key: &[u8]) -> Option<Meaning> {
-    use Within::{BilledUnits, Tokens, Usage};
+    use Within::{BilledUnits, Meta, Payload, Tokens, Usage};
     Some(match (within, key) {
+        // Of embeddings and rankings.
+        (Payload, b"meta") => Meaning::Object(Meta),
+        (Meta, b"billed_units") => Meaning::Object(BilledUnits),
+        (Meta, b"tokens") => Meaning::Object(Tokens),
         (Usage, b"tokens") => Meaning::Object(Tokens),
         (Usage, b"billed_units") => Meaning::Object(BilledUnits),
         (Tokens, b"input_tokens") => Meaning::Count(Count::Input),

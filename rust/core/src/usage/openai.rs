@@ -25,7 +25,8 @@ pub(super) fn meaning(within: Within, key: &[u8]) -> Option<Meaning> {
         (Usage, b"reasoning_tokens") => Meaning::Count(Reasoning),
         // Moonshot puts it flat.
         (Usage, b"cached_tokens") => Meaning::Count(Cached),
-        (Usage, b"prompt_tokens_details" | b"input_tokens_details") => {
+        // Transcriptions have the third.
+        (Usage, b"prompt_tokens_details" | b"input_tokens_details" | b"input_token_details") => {
             Meaning::Object(InputDetails)
         }
         (Usage, b"completion_tokens_details" | b"output_tokens_details") => {

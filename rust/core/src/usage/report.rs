@@ -31,6 +31,8 @@ pub(crate) enum Within {
     Tokens,
     /// `usage.billed_units`
     BilledUnits,
+    /// `meta`
+    Meta,
     /// `x_groq`
     XGroq,
     /// `timings`

@@ -62,6 +62,10 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
         get(Count::BilledOutput),
         get(Count::Predicted),
     ]);
+    if input.is_none() && output.is_none() {
+        // Of rankings, which write nothing (vLLM, Jina).
+        input = get(Count::Total);
+    }
 
     let created = first_of([
         get(Count::CacheCreation),

@@ -21,6 +21,7 @@ mod conversions;
 mod errors;
 mod forwarded;
 mod frames;
+mod other;
 mod properties;
 mod reading;
 mod recognition;

@@ -27,8 +27,8 @@ use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
     Asked, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
-    ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, ReplyCopy, ResponsesAsked,
-    Route, Sink, Streaming, Upstream, UpstreamSettings,
+    ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, Replies, ReplyCopy,
+    ResponsesAsked, Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
 
 pub(crate) use client::{Client, End, Orders, Way};
@@ -401,14 +401,14 @@ impl Setup {
                     request,
                     response_id: "resp_1".into(),
                 }),
-                path: "/responses".into(),
+                path: "/v1/responses".into(),
                 headers,
             };
         }
         Asked {
             request: Request::parse(body, &limits).unwrap(),
             responses: None,
-            path: "/chat/completions".into(),
+            path: "/v1/chat/completions".into(),
             headers,
         }
     }
@@ -428,6 +428,7 @@ impl Setup {
         let exchange = Exchange {
             asked: self.asked(),
             api: self.api,
+            replies: Replies::Json,
             request_id: "req-1".into(),
             attempt: attempt.clone(),
             limits: Limits::default(),

@@ -55,7 +55,7 @@ impl Protocol for Chat {
     }
 
     fn path(&self) -> &'static str {
-        "/chat/completions"
+        "/v1/chat/completions"
     }
 
     fn asks_usage(&self) -> bool {

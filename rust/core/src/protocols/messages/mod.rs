@@ -26,7 +26,7 @@ impl Protocol for Messages {
     }
 
     fn path(&self) -> &'static str {
-        "/messages"
+        "/v1/messages"
     }
 
     fn ping(&self) -> Option<&'static [u8]> {

@@ -41,7 +41,7 @@ impl Protocol for Responses {
     }
 
     fn path(&self) -> &'static str {
-        "/responses"
+        "/v1/responses"
     }
 
     fn is_conversational(&self) -> bool {

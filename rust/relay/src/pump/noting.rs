@@ -1,0 +1,63 @@
+//! What a pump notes of a reply as it goes by.
+
+use std::time::Duration;
+
+use sluicegate_core::mode::Mode;
+use tokio::time::Instant;
+
+use super::{Client, Pump};
+use crate::fault::{Fault, FaultKind};
+use crate::outcome::Outcome;
+
+impl Pump {
+    pub(super) fn note_progress(&mut self, client: &Client<'_>) {
+        let now = Instant::now();
+        self.gaps.stalled(client.sink.take_stalls());
+        self.last_read = now;
+        self.progress.first_byte.get_or_insert(now);
+        let tokens = self.pipeline.take_progress();
+        let mode = self.pipeline.facts().mode;
+        if let Some(mode) = mode {
+            self.progress.streaming = mode != Mode::Json;
+        }
+        if tokens {
+            // Reads of bytes are no tokens, but the first of them is where the reply begins.
+            if mode != Some(Mode::Bytes) || self.progress.last_token.is_none() {
+                self.gaps.tokens(now);
+            }
+            self.progress.last_token = Some(now);
+        }
+    }
+
+    /// A reply that ran to its end and yet failed.
+    pub(super) fn note_fault_in_band(&mut self) {
+        let facts = self.pipeline.facts();
+        let detail = match (&facts.error, facts.finish_reason.as_deref()) {
+            (Some(error), _) => error.message.clone(),
+            // An engine that gives up ends with this reason under a success status (vllm#57082).
+            (None, Some("abort")) => "finish reason abort".into(),
+            _ => return,
+        };
+        let mut fault = Fault::new(FaultKind::InBandError, &self.upstream);
+        fault.detail = Some(detail);
+        self.fault.get_or_insert(fault);
+    }
+
+    /// Write what is known into the outcome; `offset` is when this attempt began.
+    pub(crate) fn report(&mut self, outcome: &mut Outcome, offset: Duration) {
+        let facts = self.pipeline.facts();
+        let since = |at: Instant| offset + (at - self.progress.started);
+        outcome.status = self.status;
+        outcome.streamed = facts.reply_is_stream == Some(true) || facts.mode == Some(Mode::Bytes);
+        outcome.usage = facts.usage.clone();
+        outcome.finish_reason = facts.finish_reason.clone();
+        outcome.fault = self.fault.take();
+        outcome.events = facts.events;
+        outcome.malformed = facts.malformed;
+        outcome.token_events = facts.token_events;
+        outcome.bytes_in = self.bytes_in;
+        outcome.bytes_out = self.bytes_out;
+        outcome.first_byte = self.progress.first_byte.map(since);
+        self.gaps.report(outcome, since);
+    }
+}
