@@ -52,13 +52,9 @@ pub(super) fn read<'a>(
             seal: Some(Seal::Wrapped(_)),
         } = &mut first.content
         {
-            let shown = message.pick(REASONING).into_iter().flatten();
-            let shown = shown.filter_map(|source| source.spelled());
-            *text = shown
-                .filter(|shown| !shown.is_empty())
-                .next()
-                .unwrap_or_default()
-                .into();
+            let mut shown = message.pick(REASONING).into_iter().flatten();
+            let shown = shown.find_map(|source| source.spelled().filter(|text| !text.is_empty()));
+            *text = shown.unwrap_or_default().into();
         }
         return Ok(found);
     }
