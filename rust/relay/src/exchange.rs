@@ -428,7 +428,7 @@ impl Session {
         self.outcome.upstream_request_id = request_id(&parts.headers);
         let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
         fault.status = Some(parts.status.as_u16());
-        fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream));
+        fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream, self.api));
         let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
             return Ok(fault);
         };
@@ -491,7 +491,7 @@ impl Session {
             sink,
             director: &mut *self.director,
             status: parts.status,
-            headers: headers::down(&parts.headers, &route.upstream),
+            headers: headers::down(&parts.headers, &route.upstream, self.api),
             request_id: &self.request_id,
             keepalive: &mut self.keepalive,
             leaving: &mut self.leaving,

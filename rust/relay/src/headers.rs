@@ -10,7 +10,7 @@ use crate::trace;
 use crate::upstream::Upstream;
 
 /// A client's that go to any upstream.
-const UP: [&str; 15] = [
+const UP: [&str; 13] = [
     "accept",
     "accept-language",
     "content-type",
@@ -23,13 +23,14 @@ const UP: [&str; 15] = [
     "b3",
     "x-cloud-trace-context",
     "x-amzn-trace-id",
-    // OpenAI's and Anthropic's own.
+    // OpenAI's own.
     "openai-beta",
     "x-client-request-id",
-    "anthropic-version",
-    "anthropic-beta",
 ];
 const UP_PREFIXES: [&str; 2] = ["x-b3-", "x-stainless-"];
+
+/// They say how a request for messages is to be read, and belong to it: to no request that was made of it.
+const UP_TO_MESSAGES: [&str; 2] = ["anthropic-version", "anthropic-beta"];
 
 /// They choose an account of those that a key has: the client's business only where the key is its own.
 const UP_WITH_AUTHORIZATION: [&str; 2] = ["openai-organization", "openai-project"];
@@ -54,6 +55,27 @@ const DOWN: [&str; 14] = [
     "cf-ray",
 ];
 const DOWN_PREFIXES: [&str; 3] = ["ratelimit-", "x-ratelimit-", "anthropic-ratelimit-"];
+
+/// What is left of a rate limit, in the words of OpenAI's API and of Anthropic's. When it is whole again one says as a
+/// duration and the other as a time, each in forms that differ from server to server: those are left as they are.
+const RATE_LIMITS: [[HeaderName; 2]; 4] = [
+    [
+        HeaderName::from_static("x-ratelimit-limit-requests"),
+        HeaderName::from_static("anthropic-ratelimit-requests-limit"),
+    ],
+    [
+        HeaderName::from_static("x-ratelimit-remaining-requests"),
+        HeaderName::from_static("anthropic-ratelimit-requests-remaining"),
+    ],
+    [
+        HeaderName::from_static("x-ratelimit-limit-tokens"),
+        HeaderName::from_static("anthropic-ratelimit-tokens-limit"),
+    ],
+    [
+        HeaderName::from_static("x-ratelimit-remaining-tokens"),
+        HeaderName::from_static("anthropic-ratelimit-tokens-remaining"),
+    ],
+];
 
 /// Mean something only to the two ends of one connection (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 9] = [
@@ -160,6 +182,7 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
         upstream.forward_authorization && client.contains_key(header::AUTHORIZATION);
     for (name, value) in client {
         let goes = is_named(name.as_str(), &UP, &UP_PREFIXES)
+            || api == Api::Messages && UP_TO_MESSAGES.contains(&name.as_str())
             || upstream.forward_authorization && api == Api::Messages && name == X_API_KEY
             || forwards_authorization
                 && (name == header::AUTHORIZATION
@@ -200,11 +223,12 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
     headers
 }
 
-/// The headers of a reply of `upstream` that are the client's business, and its content type.
-pub(crate) fn down(reply: &HeaderMap, upstream: &Upstream) -> HeaderMap {
+/// The headers of a reply of `upstream` that are the business of a client of `api`, and its content type. What the
+/// upstream says of its rate limits in another API's words is said in the client's, too.
+pub(crate) fn down(reply: &HeaderMap, upstream: &Upstream, api: Api) -> HeaderMap {
     let connection = reply.get_all(header::CONNECTION).iter();
     let listed = listed(connection.map(HeaderValue::as_bytes));
-    reply
+    let mut headers: HeaderMap = reply
         .iter()
         .filter(|(name, _)| {
             let goes = is_named(name.as_str(), &DOWN, &DOWN_PREFIXES)
@@ -213,7 +237,17 @@ pub(crate) fn down(reply: &HeaderMap, upstream: &Upstream) -> HeaderMap {
             goes && !is_listed(name, &listed)
         })
         .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+        .collect();
+    for [openai, anthropic] in RATE_LIMITS {
+        let [said, ours] = match api {
+            Api::Messages => [openai, anthropic],
+            _ => [anthropic, openai],
+        };
+        if let Some(value) = headers.get(&said).cloned() {
+            headers.entry(ours).or_insert(value);
+        }
+    }
+    headers
 }
 
 /// `headers` in copies, which do not hold on to the read that they came in.

@@ -75,7 +75,6 @@ fn only_what_is_named_goes_up() {
     let expected = [
         "accept",
         "accept-encoding",
-        "anthropic-beta",
         "content-type",
         "idempotency-key",
         "traceparent",
@@ -158,7 +157,38 @@ fn only_what_is_named_goes_down() {
         "x-region",
         "x-should-retry",
     ];
-    assert_eq!(names(&down(&head, &upstream(false))), expected);
+    assert_eq!(names(&down(&head, &upstream(false), Api::Chat)), expected);
+}
+
+#[test]
+fn what_belongs_to_a_request_for_messages_goes_up_with_it_alone() {
+    let client = map(&[("anthropic-beta", "b"), ("anthropic-version", "v")]);
+    let goes = |api| {
+        let headers = up(&client, &upstream(false), api, "r");
+        ["anthropic-beta", "anthropic-version"].map(|name| headers.contains_key(name))
+    };
+    assert_eq!(goes(Api::Messages), [true, true]);
+    for api in [Api::Chat, Api::Responses, Api::Completions, Api::Embeddings] {
+        assert_eq!(goes(api), [false, false], "{api:?}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_rate_limit_is_said_in_the_clients_words_too() {
+    let openai = ("x-ratelimit-remaining-tokens", "7");
+    let anthropic = ("anthropic-ratelimit-tokens-remaining", "7");
+    for (said, api, ours) in [
+        (openai, Api::Messages, anthropic),
+        (anthropic, Api::Chat, openai),
+        (anthropic, Api::Responses, openai),
+    ] {
+        let headers = down(&map(&[said]), &upstream(false), api);
+        assert_eq!(headers.len(), 2);
+        assert!([said.0, ours.0].iter().all(|name| headers[*name] == "7"));
+        let own = down(&map(&[said, (ours.0, "5")]), &upstream(false), api);
+        assert_eq!(own[ours.0], "5");
+        assert_eq!(down(&map(&[ours]), &upstream(false), api).len(), 1);
+    }
 }
 
 #[test]
