@@ -618,7 +618,7 @@ class Arrived:
     user: Final[str | None]
     """The end user that the client names; bounded."""
     input_tokens_estimate: Final[int | None]
-    """About how many tokens the input has, at least 1; None for all endpoints but `count_tokens`."""
+    """About how many tokens the input has, at least 1; None unless `Front.facts` or the client asks it."""
     affinity: Final[int | None]
     """64 bits, the same for all turns of a conversation; None unless `Front.facts` asks for it, or where the
     request belongs to none.
@@ -635,11 +635,13 @@ class Arrived:
         pricing: Pricing | None,
         last: bool,
         after: float = 0.0,
+        headers: _Headers = ...,
         request: ResponsesRequest | None = None,
         response_id: str | None = None,
         keep: int | None = None,
     ) -> bool:
         """Send it to `route`, `after` so many seconds. `last`: nothing could follow, so nothing is held back.
+        `headers` are the gateway's own on the reply, in place of the upstream's.
 
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
@@ -657,7 +659,15 @@ class Failed:
     fault: Final[Fault]
     attempts: Final[int]
     """So far."""
-    def attempt(self, route: Route, *, pricing: Pricing | None, last: bool, after: float = 0.0) -> bool:
+    def attempt(
+        self,
+        route: Route,
+        *,
+        pricing: Pricing | None,
+        last: bool,
+        after: float = 0.0,
+        headers: _Headers = ...,
+    ) -> bool:
         """Try `route` next; see `Arrived.forward`."""
     def reply(self, status: int, headers: _Headers, body: bytes) -> bool:
         """Answer with this. `x-request-id` and the length are added."""
@@ -823,9 +833,12 @@ class Front:
         at its head, one with another key with `unknown`: in the form of OpenAI's API, and in that of
         Anthropic's without `request_id`, which is added. In one step; any thread, any time.
         """
-    def facts(self, *, headers: list[str], affinity: bool, affinity_header: str | None) -> None:
-        """What `Arrived` shows from now on: these headers, none of more than 1 KiB, and the conversation, by
-        the value of `affinity_header`, by `prompt_cache_key`, or by its beginning. Any thread, any time.
+    def facts(
+        self, *, headers: list[str], affinity: bool, affinity_header: str | None, input_tokens: bool
+    ) -> None:
+        """What `Arrived` shows from now on: these headers, none of more than 1 KiB; the conversation, by the
+        value of `affinity_header`, by `prompt_cache_key`, or by its beginning; and about how many tokens the
+        input has. Any thread, any time.
 
         Raises `ValueError` for what is no header's name.
         """

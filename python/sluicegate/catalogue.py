@@ -31,6 +31,52 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
         ("Give the client a key that stands in `keys`.", "`access: open` serves anyone, without keys."),
     ),
+    "expired_api_key": Entry(
+        "401",
+        "The key was valid until the time in its `expires`.",
+        ("The key's time is over.",),
+        ("Give the client a new key, or set a later `expires`.",),
+    ),
+    "caller_disabled": Entry(
+        "403",
+        "The caller of this key is `disabled`.",
+        ("An operator has switched the caller off.",),
+        ("Take `disabled` out of its entry in `callers`.",),
+    ),
+    "model_not_allowed": Entry(
+        "403",
+        "There is such a model, and this key may not use it.",
+        ("`models` of the key, or of its caller, does not name the model.",),
+        ("Add the model, or the start of its name with a `*`.",),
+    ),
+    "endpoint_not_allowed": Entry(
+        "403",
+        "This key may not call this endpoint.",
+        ("`endpoints` of the key, or of its caller, does not name it.",),
+        ("Add the endpoint: its name is `endpoint` of the log line.",),
+    ),
+    "model_unpriced": Entry(
+        "403",
+        "The price of the model is not known, and the caller's limits refuse such models.",
+        ("The limits say `unpriced: refuse`, and neither `prices` nor genai-prices knows the model.",),
+        ("Give the model a price in `prices`, or say `unpriced: allow`.",),
+    ),
+    "rate_limit_exceeded": Entry(
+        "429",
+        "A limit of requests, tokens or requests under way is reached; the message names it.",
+        (
+            "The caller, its key, its team, or the user sends more than its limits let pass.",
+            "The request alone is larger than a limit of tokens: then no time helps, and "
+            "`x-should-retry: false` says so.",
+        ),
+        ("Wait for as long as `retry-after` says.", "Raise the limit in `limits`."),
+    ),
+    "insufficient_quota": Entry(
+        "429, 402 for clients of the Messages API",
+        "A budget is used up; the message names it and says when it begins anew.",
+        ("What the caller's requests cost since the window began has reached the limit of `cost`.",),
+        ("Wait for the next window, or raise `cost` in `limits`.",),
+    ),
     "missing_model": Entry(
         "400",
         "The request names no model.",

@@ -20,7 +20,7 @@ LAYERS = (
     ("streams",),
     ("config",),
     ("telemetry",),
-    ("discovery", "pricing", "routing", "ledger", "responses"),
+    ("admission", "discovery", "pricing", "routing", "ledger", "responses"),
     ("gateway",),
     ("server",),
     ("testing",),

@@ -2,23 +2,38 @@
 
 import hashlib
 import pickle
+from datetime import UTC
+from typing import Any
 
 import pytest
 
-from sluicegate.config import KeyConfig, load_data
+from sluicegate.admission import Caller, Counters, Estimates, Keyring, Limiter, key_digest
+from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import MISSING_KEY, MISSING_MODEL, UNKNOWN_KEY, Admission, Refusal
 from sluicegate.gateway.errors import refused
-from sluicegate.gateway.keys import Caller, Keyring, key_digest
+from sluicegate.gateway.notices import Notices
+from sluicegate.gateway.prices import Prices
+from sluicegate.pricing import policy_for
 from sluicegate.routing import Model, ModelTable
+from sluicegate.telemetry import Log
 
-KEYS = [KeyConfig.model_validate({"name": f"client-{n}", "key": f"sk-{n}"}) for n in range(3)]
-TABLE = ModelTable(
-    load_data({"upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}}, "models": {"m": "local"}})
-)
+UPSTREAMS = {"local": {"base_url": "http://127.0.0.1:1/v1"}}
 
 
-def admission(keys: list[KeyConfig]) -> Admission:
-    return Admission(Keyring(keys), TABLE)
+def configured(keys: list[dict[str, Any]], **more: Any) -> Config:
+    data = {"upstreams": UPSTREAMS, "models": {"m": "local", "llama-8b": "local"}, **more}
+    return load_data(data | ({"keys": keys} if keys else {}), {})
+
+
+KEYS = [{"name": f"client-{n}", "key": f"sk-{n}"} for n in range(3)]
+TABLE = ModelTable(configured([]))
+
+
+def admission(keys: list[dict[str, Any]], now: float = 0.0, **more: Any) -> Admission:
+    config = configured(keys, **more)
+    limiter = Limiter(config, Counters(UTC), Estimates())
+    prices = Prices(policy_for(config), "none", Notices(Log(level="error")))
+    return Admission(Keyring(config), ModelTable(config), limiter, prices, lambda: now)
 
 
 def digest(key: bytes) -> bytes:
@@ -64,14 +79,14 @@ def test_what_was_found_is_compared_in_constant_time(monkeypatch: pytest.MonkeyP
         compared.append((a, b))
         return False
 
-    monkeypatch.setattr("sluicegate.gateway.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("sluicegate.admission.keyring.hmac.compare_digest", compare)
     assert admission(KEYS).identify(digest(b"sk-1"), True) is UNKNOWN_KEY
     assert compared == [(digest(b"sk-1"), digest(b"sk-1"))]
 
 
 def test_an_owner_is_a_key_or_an_id_and_no_name() -> None:
     def owner(**key: str) -> str:
-        [found] = Keyring([KeyConfig.model_validate(key)]).owners.values()
+        [found] = Keyring(configured([key])).owners.values()
         return found
 
     one = owner(name="one", key="sk-1")
@@ -84,14 +99,14 @@ def test_an_owner_is_a_key_or_an_id_and_no_name() -> None:
 
 def test_an_owner_is_the_caller_who_has_a_key_now() -> None:
     keys = [{"name": "old", "key": "sk-1", "id": "team"}, {"name": "new", "key": "sk-2", "id": "team"}]
-    ring = Keyring([KeyConfig.model_validate(key) for key in keys])
+    ring = Keyring(configured(keys))
     assert ring.owner("id:team").name == "old"
     assert ring.owner("id:gone") == Caller(None, "id:gone")
     assert admission([]).owner("") == Caller(None)
 
 
 def test_the_keyring_keeps_no_key() -> None:
-    assert b"sk-1" not in pickle.dumps(Keyring(KEYS))
+    assert b"sk-1" not in pickle.dumps(Keyring(configured(KEYS)))
 
 
 # === the header ===

@@ -12,10 +12,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from fakes.front import Ended, FakeFault, FakeOutcome, FakeUsage, unforwarded
 from sluicegate._core import Request, ResponsesRequest
+from sluicegate.admission import key_digest
 from sluicegate.config import load_data
 from sluicegate.gateway import create_app, stored_errors
 from sluicegate.gateway.decisions import Decider
-from sluicegate.gateway.keys import key_digest
 from sluicegate.telemetry import Log, Recorder, RequestRecord
 
 CONFIG: dict[str, Any] = {

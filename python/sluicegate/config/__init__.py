@@ -2,10 +2,12 @@
 
 from sluicegate.config.apis import ApiName, spelled
 from sluicegate.config.bounds import BoundsConfig
+from sluicegate.config.callers import CallerConfig, KeyConfig, TeamConfig, UsersConfig
 from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
 from sluicegate.config.health import HealthConfig, ProbeConfig, RetryConfig
+from sluicegate.config.limits import Amounts, LimitSet, Rate
 from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.model import (
     Config,
@@ -13,7 +15,6 @@ from sluicegate.config.model import (
     CostStyle,
     DeadlineConfig,
     Dialect,
-    KeyConfig,
     StoreConfig,
     UpstreamConfig,
 )
@@ -30,8 +31,10 @@ from sluicegate.config.settings import Setting, settings
 
 __all__ = [
     "NEED_RESTART",
+    "Amounts",
     "ApiName",
     "BoundsConfig",
+    "CallerConfig",
     "Config",
     "CostConfig",
     "CostStyle",
@@ -40,12 +43,14 @@ __all__ = [
     "DiscoverConfig",
     "HealthConfig",
     "KeyConfig",
+    "LimitSet",
     "LogConfig",
     "MessagesConfig",
     "ModelConfig",
     "PolicyConfig",
     "PriceConfig",
     "ProbeConfig",
+    "Rate",
     "Report",
     "RetryConfig",
     "RouteConfig",
@@ -54,9 +59,11 @@ __all__ = [
     "ServerConfig",
     "Setting",
     "StoreConfig",
+    "TeamConfig",
     "TierConfig",
     "TlsConfig",
     "UpstreamConfig",
+    "UsersConfig",
     "alias_target",
     "changed_settings",
     "check_file",

@@ -16,7 +16,17 @@ from pydantic import (
 )
 
 from sluicegate.config.apis import ApiName, Apis, spelled
+from sluicegate.config.callers import (
+    CallerConfig,
+    KeyConfig,
+    TeamConfig,
+    UsersConfig,
+    check_callers,
+    check_keys,
+    check_limits,
+)
 from sluicegate.config.discover import DiscoverConfig, whole_form
+from sluicegate.config.limits import LimitSet
 from sluicegate.config.messages import CountTokens, MessagesConfig
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
@@ -29,7 +39,6 @@ from sluicegate.config.values import (
     Alias,
     BaseUrl,
     Bytes,
-    CallerId,
     Count,
     ExistingFile,
     ForwardedHeaders,
@@ -69,21 +78,6 @@ TextFormat = Literal["auto", "harmony"]
 Streaming = Literal["auto", "always", "never"]
 Access = Literal["open", "keys"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
-
-
-class KeyConfig(Section):
-    """One client key. `name` is what logs and metrics show."""
-
-    name: Name = Field(description="What logs and metrics show; each key has a name of its own.")
-    key: Secret = Field(
-        description="What the client sends as `Authorization: Bearer …`, or in the header `x-api-key`."
-    )
-    id: CallerId | None = Field(
-        default=None,
-        description="Whose stored responses it reads: keys with one id share them, so a new key with the id "
-        "of an old one goes on with what is there. Left out, they belong to the key itself: another key has "
-        "none of them, whatever its name, and a key that gains an id later begins anew.",
-    )
 
 
 class DeadlineConfig(Section):
@@ -390,8 +384,18 @@ class Config(Section):
     server: ServerConfig = Field(
         default=ServerConfig(), description="The gateway's own side; a change needs a restart."
     )
+    limits: Mapping[Name, LimitSet] = Field(
+        default={}, description="How much may be used, by names that callers, keys, teams and `users` give."
+    )
+    teams: Mapping[Name, TeamConfig] = Field(default={}, description="Callers who share limits, by name.")
+    callers: tuple[CallerConfig, ...] = Field(
+        default=(), description="Who calls; a key with no caller here is a caller by itself."
+    )
     keys: tuple[KeyConfig, ...] = Field(
         default=(), description="The keys of clients; left out: anyone who can connect may call."
+    )
+    users: UsersConfig | None = Field(
+        default=None, description="The people behind callers, each with limits of their own."
     )
     access: Access | None = Field(
         default=None,
@@ -417,32 +421,23 @@ class Config(Section):
         default=StoreConfig(), description="Stored and background responses; a change needs a restart."
     )
 
+    @field_validator("callers")
+    @classmethod
+    def _callers(cls, callers: tuple[CallerConfig, ...], info: ValidationInfo) -> tuple[CallerConfig, ...]:
+        check_callers(callers, info.data.get("teams", {}))
+        return callers
+
     @field_validator("keys")
     @classmethod
-    def _keys(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
+    def _keys(cls, keys: tuple[KeyConfig, ...], info: ValidationInfo) -> tuple[KeyConfig, ...]:
         if not keys:
             raise fault(
                 "keys",
                 "is empty",
                 "say `access: open` in place of it to serve anyone who can connect",
             )
-        by_name: dict[str, int] = {}
-        by_secret: dict[str, KeyConfig] = {}
-        for index, key in enumerate(keys):
-            first = by_name.setdefault(key.name, index)
-            if first != index:
-                raise fault(
-                    "keys",
-                    f"has two keys with the name `{key.name}`: keys[{first}] and keys[{index}]",
-                    "each client needs a name of its own",
-                )
-            other = by_secret.setdefault(key.key.get_secret_value(), key)
-            if other is not key:
-                raise fault(
-                    "keys",
-                    f"has the same key under two names: `{other.name}` and `{key.name}`",
-                    "each client needs a key of its own",
-                )
+        if "callers" in info.data:
+            check_keys(keys, info.data["callers"])
         return keys
 
     @field_validator("access")
@@ -500,6 +495,15 @@ class Config(Section):
                 f"names more than {MOST_HEADERS} headers in `routing` and in policies",
                 "each is looked for in every request",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_are_had(self) -> Self:
+        uses = [(f"the caller `{caller.name}`", caller.limits) for caller in self.callers]
+        uses += [(f"a key of `{key.name}`", key.limits) for key in self.keys]
+        uses += [(f"the team `{name}`", team.limits) for name, team in self.teams.items()]
+        uses += [("`users`", None if self.users is None else self.users.limits)]
+        check_limits(self.limits, uses)
         return self
 
     @property

@@ -1,19 +1,28 @@
-"""Who may have what: the caller of a request, and the model that it asks for. Refusals are data."""
+"""Who may have what: the caller of a request, the model that it asks for, and how much. Refusals are data."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
-from sluicegate.gateway.keys import Caller, Keyring
-from sluicegate.routing import Model, ModelTable
+from sluicegate.admission import Admitted, Caller, Excess, Keyring, Limiter, Wish
+from sluicegate.gateway.prices import Prices
+from sluicegate.routing import Facts, Model, ModelTable
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why not. `gateway.errors.refused` words it."""
 
-    reason: Literal["missing_key", "unknown_key", "missing_model", "unknown_model"]
-    model: str = ""
-    """What was asked for, where that is the reason."""
+    reason: Literal[
+        "missing_key", "unknown_key", "expired_key", "caller_disabled", "endpoint_not_allowed",
+        "missing_model", "unknown_model", "model_not_allowed", "unpriced", "limit",
+    ]  # fmt: skip
+    name: str = ""
+    """The model, or the endpoint, that was asked for, where that is the reason."""
+    excess: Excess | None = None
+    """The limit, where that is the reason."""
 
 
 MISSING_KEY = Refusal("missing_key")
@@ -22,26 +31,83 @@ MISSING_MODEL = Refusal("missing_model")
 
 
 class Admission:
-    """What one configuration says of who may call. Any thread."""
+    """What one configuration says of who may call. Any thread, but for `admit`."""
 
-    __slots__ = ("_keys", "_models")
+    __slots__ = ("_keys", "_limiter", "_models", "_prices", "_wall")
 
-    def __init__(self, keys: Keyring, models: ModelTable) -> None:
+    def __init__(
+        self,
+        keys: Keyring,
+        models: ModelTable,
+        limiter: Limiter,
+        prices: Prices,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._keys = keys
         self._models = models
+        self._limiter = limiter
+        self._prices = prices
+        self._wall = wall
 
-    def identify(self, key_digest: bytes | None, presented: bool) -> Caller | Refusal:
-        """The caller whose key has the SHA-256 `key_digest`. `presented`: there was one, of whatever form."""
+    def identify(
+        self, key_digest: bytes | None, presented: bool, endpoint: str | None = None
+    ) -> Caller | Refusal:
+        """The caller whose key has the SHA-256 `key_digest`, and who may call `endpoint`. `presented`: there
+        was one, of whatever form.
+        """
         caller = self._keys.caller(key_digest)
         if caller is None:
             return UNKNOWN_KEY if presented else MISSING_KEY
+        if caller.expires is not None and self._wall() >= caller.expires:
+            return Refusal("expired_key")
+        if caller.disabled:
+            return Refusal("caller_disabled")
+        if endpoint is not None and caller.endpoints and not caller.may_call(endpoint):
+            return Refusal("endpoint_not_allowed", endpoint)
         return caller
 
     def model(self, caller: Caller, name: str | None) -> Model | Refusal:
         """The model that `caller` asks for by `name`."""
         if not name:
             return MISSING_MODEL
-        return self._models.find(name) or Refusal("unknown_model", name)
+        model = self._models.find(name)
+        if model is None:
+            return Refusal("unknown_model", name)
+        if caller.models and not caller.may_use(model.name):
+            return Refusal("model_not_allowed", name)
+        return model
+
+    def admit(
+        self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, runs: bool = True
+    ) -> Admitted | Refusal | None:
+        """Hold a request against the limits of its caller; None: there are none. For the thread that decides.
+
+        `requests`: 0 for what was counted when it was taken on. `runs`: False for what is only taken on now.
+        """
+        limiter = self._limiter
+        if not (caller.limits or limiter.user_header):
+            return None
+
+        def price(input: int, output: int) -> Decimal | None:
+            return self._prices.likely(model, input, output)
+
+        if runs and limiter.refuses_unpriced(caller) and price(1, 1) is None:
+            return Refusal("unpriced", model.name)
+        user = None if limiter.user_header is None else facts.headers.get(limiter.user_header)
+        admitted = limiter.admit(
+            Wish(
+                caller=caller,
+                model=model.label,
+                user=user,
+                rough_input=facts.input_tokens_estimate or 0,
+                output_bound=facts.max_output_tokens,
+                requests=requests,
+                concurrent=1 if runs else 0,
+                runs=runs,
+            ),
+            price,
+        )
+        return Refusal("limit", excess=admitted) if isinstance(admitted, Excess) else admitted
 
     def owner(self, owner: str) -> Caller:
         """The caller whose stored responses are `owner`'s; without a name where no key is that any more."""
@@ -56,3 +122,7 @@ class Admission:
     def digests(self) -> list[bytes] | None:
         """SHA-256 of the keys that may call, for the front to refuse others by; None: anyone may."""
         return self._keys.digests
+
+    @property
+    def limiter(self) -> Limiter:
+        return self._limiter

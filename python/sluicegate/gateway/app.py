@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
+from datetime import UTC
 
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
+from sluicegate.admission import Counters, Estimates, Keyring, Limiter
 from sluicegate.config import Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
@@ -22,7 +24,6 @@ from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.engines import start_engines
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.forms import in_form
-from sluicegate.gateway.keys import Keyring
 from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
@@ -228,7 +229,15 @@ class Gateway:
         state = self._state
         kept = {"server": state.config.server, "responses": state.config.responses}
         found = Found(found.config.model_copy(update=kept), found.unlisted)
-        serving = _serving(found, self._own_prices, self._own_policy, state.notices, before=state.models)
+        serving = _serving(
+            found,
+            self._own_prices,
+            self._own_policy,
+            state.notices,
+            before=state.models,
+            counters=state.counters,
+            estimates=state.estimates,
+        )
         if state.front is not None:
             _tell(state.front, serving)
         state.serving = serving
@@ -327,9 +336,12 @@ def create_app(
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
     notices = Notices(log)
-    serving = _serving(merge(config, {}), prices, policy, notices)
+    counters, estimates = Counters(UTC), Estimates()
+    serving = _serving(merge(config, {}), prices, policy, notices, counters=counters, estimates=estimates)
     state = State(
         serving=serving,
+        counters=counters,
+        estimates=estimates,
         log=log,
         metrics=metrics,
         recorder=Recorder((log.request, metrics.record), log),
@@ -349,6 +361,8 @@ def _serving(
     notices: Notices,
     *,
     before: ModelTable | None = None,
+    counters: Counters,
+    estimates: Estimates,
 ) -> Serving:
     config = found.config
 
@@ -359,18 +373,23 @@ def _serving(
         config, before, found.unlisted, matched=found.matched, policy=own_policy, complain=complain
     )
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
-    return Serving(config, Admission(Keyring(config.keys), table), table, prices)
+    limiter = Limiter(config, counters, estimates)
+    return Serving(config, Admission(Keyring(config), table, limiter, prices), table, prices)
 
 
 def _tell(front: Front, serving: Serving) -> None:
     """Tell the engines who may call, and what policies want to know."""
     missing, unknown = errors.refused(MISSING_KEY), errors.refused(UNKNOWN_KEY)
     front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
-    config = serving.config
+    config, limiter = serving.config, serving.admission.limiter
+    shown = {*config.shown_headers}
+    if limiter.user_header is not None:
+        shown.add(limiter.user_header)
     front.facts(
-        headers=[*config.shown_headers],
+        headers=sorted(shown),
         affinity=config.wants_affinity,
         affinity_header=config.routing.affinity_header,
+        input_tokens=limiter.wants_input,
     )
 
 

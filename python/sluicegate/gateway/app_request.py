@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 
+from sluicegate.admission import Caller, key_digest
 from sluicegate.gateway import errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import (
@@ -20,7 +21,6 @@ from sluicegate.gateway.asgi import (
 from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.gateway.errors import ErrorReply, Form, Refused
 from sluicegate.gateway.forms import form_of, form_of_client, in_form
-from sluicegate.gateway.keys import Caller, key_digest
 from sluicegate.gateway.recording import LONGEST_NAME, result_of
 from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.state import State

@@ -3,18 +3,18 @@
 from time import perf_counter
 
 from sluicegate._core import ResponsesRequest
+from sluicegate.admission import Caller
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import Message, Receive, Send, respond
-from sluicegate.gateway.call import Run
+from sluicegate.gateway.call import Run, TakenOn
 from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
 from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RESPONSES_PATH
 from sluicegate.gateway.errors import ErrorReply, Refused
-from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.recording import result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
@@ -61,6 +61,15 @@ class Background:
             raise Refused(stored_errors.unstorable(request.unstorable))
         if all(serving.forwards_authorization[deployment.upstream] for deployment in model.deployments):
             raise Refused(stored_errors.background_needs_own_credentials(model.name))
+        taken_on = TakenOn(asked.headers)
+        admitted = await self._decider.ask(
+            lambda: serving.admission.admit(caller, model, taken_on, runs=False)
+        )
+        if isinstance(admitted, Refusal):
+            raise Refused(errors.refused(admitted))
+        if admitted is not None:
+            # What it uses beside that counts when it runs.
+            await self._decider.ask(admitted.release)
         # Looked at now, so that the client is told at once, and again when it runs.
         await self._conversations.earlier(serving, owner, model, request.previous_response_id)
         resolved = await self._conversations.resolved(serving, owner, model, request)

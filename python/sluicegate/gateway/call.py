@@ -1,9 +1,10 @@
 """One request, from its arrival to its record, as the thread that decides knows it."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sluicegate._core import Arrived, ResponsesRequest, Route, Usage
-from sluicegate.gateway.keys import Caller
+from sluicegate.admission import Admitted, Caller
 from sluicegate.gateway.state import Serving
 from sluicegate.pricing import Cost
 from sluicegate.routing import Model, Plan
@@ -24,6 +25,18 @@ class Run:
         """Why the store did not wait for its end. Set before the exchange is left."""
 
 
+class TakenOn:
+    """The facts of a background response when it is taken on: it runs later, as a request of its own."""
+
+    endpoint = "responses"
+    stream = True
+    size = 0
+    max_output_tokens = input_tokens_estimate = user = affinity = None
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+
+
 class Continued:
     """The facts of a request that another one, with the conversation in front, has taken the place of."""
 
@@ -38,6 +51,7 @@ class Continued:
     size = property(lambda self: self._request.size)
     max_output_tokens = property(lambda self: self._arrived.max_output_tokens)
     user = property(lambda self: self._arrived.user)
+    input_tokens_estimate = property(lambda self: self._arrived.input_tokens_estimate)
     headers = property(lambda self: self._arrived.headers)
 
     @property
@@ -49,13 +63,17 @@ class Call:
     """Everything that is known of a request by now."""
 
     __slots__ = (
-        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "model", "plan", "priced_usage",
-        "route", "run", "serving", "streams",
+        "admitted", "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "headers", "model",
+        "plan", "priced_usage", "route", "run", "serving", "streams",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
         self.arrived: Arrived | None = arrived
         """Until it is answered: it holds the body."""
+        self.admitted: Admitted | None = None
+        """What it holds of the caller's limits."""
+        self.headers: Sequence[tuple[bytes, bytes]] = ()
+        """The gateway's own, on whatever the request is answered with."""
         self.anthropic: str | None = None
         """The request's id, where the client is one of the Messages API: its errors say it."""
         self.counts = False

@@ -1,10 +1,12 @@
 """What becomes of each request: the one place where it is decided, and where its end is recorded."""
 
+import asyncio
 import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from sluicegate._core import Arrived, Died, Ended, Failed, PriceAsked, ResponsesRequest
 from sluicegate.gateway import errors, stored_errors
@@ -13,12 +15,13 @@ from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.call import Call, Continued, Run
 from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply
-from sluicegate.gateway.forms import in_form
+from sluicegate.gateway.forms import in_form, limit_headers
 from sluicegate.gateway.recording import cannot_count, record_of, undecided_record
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model, NoRoute, Plan
 from sluicegate.telemetry import where
 
+Answered = TypeVar("Answered")
 Answer = ErrorReply | tuple[ResponsesRequest | None, bytes | None]
 """The result of looking up a conversation: a refusal; or the request with the conversation in front, and the
 body to store for it. None: the client's own.
@@ -74,6 +77,26 @@ class Decider:
         self._posted.append(step)
         self.wake()
 
+    async def ask(self, step: Callable[[], Answered]) -> Answered:
+        """What `step` says on the thread that decides. On the event loop."""
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answered] = loop.create_future()
+
+        def tell(set_it: Callable[[Any], None], value: object) -> None:
+            if not answered.done():
+                set_it(value)
+
+        def run() -> None:
+            try:
+                value = step()
+            except Exception as error:
+                loop.call_soon_threadsafe(tell, answered.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(tell, answered.set_result, value)
+
+        self.post(run)
+        return await answered
+
     def expect(self, run: Run) -> int:
         """The tag by which `run` is submitted."""
         tag = next(self._tags)
@@ -127,13 +150,14 @@ class Decider:
         admission = serving.admission
         if run is None:
             key = event.key
-            caller = admission.identify(key, key is not None)
+            caller = admission.identify(key, key is not None, endpoint)
             if isinstance(caller, Refusal):
                 self._refuse(call, errors.refused(caller))
                 return
         else:
             caller = run.caller
         call.caller = caller
+        call.counts = endpoint == "count_tokens"
         error = event.error
         if error is not None:
             self._refuse(call, errors.invalid_body(error))
@@ -143,6 +167,16 @@ class Decider:
             self._refuse(call, errors.refused(model))
             return
         call.model = model
+        if not call.counts:
+            admitted = admission.admit(caller, model, event, requests=1 if run is None else 0)
+            if isinstance(admitted, Refusal):
+                self._refuse(call, errors.refused(admitted))
+                return
+            call.admitted = admitted
+            if admitted is not None:
+                call.headers = limit_headers(
+                    admitted.lease, "openai" if call.anthropic is None else "anthropic"
+                )
         if run is not None:
             self._begin(call, run.request)
         elif endpoint == "responses":
@@ -154,7 +188,6 @@ class Decider:
 
     def _count(self, call: Call, event: Arrived, model: Model) -> None:
         """How many tokens an input has: an upstream says so, or the gateway estimates it, or nobody does."""
-        call.counts = True
         serving = call.serving
         names = {deployment.upstream for deployment in model.deployments}
         if not names.isdisjoint(serving.counting):
@@ -202,12 +235,13 @@ class Decider:
                 pricing=pricing,
                 last=last,
                 after=after,
+                headers=call.headers,
                 request=request,
                 response_id=new_response_id() if run is None else run.response_id,
                 keep=self._bytes_to_copy(call, arrived.request) if run is None else None,
             )
         else:
-            taken = arrived.forward(route, pricing=pricing, last=last, after=after)
+            taken = arrived.forward(route, pricing=pricing, last=last, after=after, headers=call.headers)
         if taken and arrived.stream:
             call.streams = True
             state.metrics.stream_started(model.label)
@@ -243,7 +277,7 @@ class Decider:
         route, last, after, _ = step
         call.route = route
         pricing = call.serving.prices.pricing(model, route)
-        event.attempt(route, pricing=pricing, last=last, after=after)
+        event.attempt(route, pricing=pricing, last=last, after=after, headers=call.headers)
 
     def _told(self, call: Call, step: NoRoute) -> ErrorReply:
         fault = step.fault
@@ -278,6 +312,14 @@ class Decider:
             call.plan.ended(event.outcome)
         # It may still be on its way elsewhere, and come back.
         call.arrived = None
+        try:
+            self._record(event, call)
+        finally:
+            if call.admitted is not None:
+                call.admitted.release()
+
+    def _record(self, event: Ended, call: Call) -> None:
+        state = self._state
         if call.streams and call.model is not None:
             state.metrics.stream_ended(call.model.label)
         record = record_of(event, call, call.serving)
@@ -288,6 +330,14 @@ class Decider:
             reply = event.kept
             if reply is not None or event.not_kept is not None:
                 self._store_reply(call, event, reply)
+        if call.admitted is not None:
+            ran = record.attempts > 0
+            call.admitted.ended(
+                record.input_tokens,
+                record.output_tokens if ran else 0,
+                record.cost,
+                failed=record.status >= 500 or not ran,
+            )
 
     def _end_process(self, event: Died) -> None:
         self._died(event.message)
@@ -309,7 +359,12 @@ class Decider:
 def _written(call: Call | None, reply: ErrorReply) -> ErrorReply:
     """`reply` in the form of the client's API."""
     request_id = None if call is None else call.anthropic
-    return in_form(reply, "openai" if request_id is None else "anthropic", request_id)
+    reply = in_form(reply, "openai" if request_id is None else "anthropic", request_id)
+    if call is not None and call.headers:
+        # What an upstream says of its own limits would confuse.
+        theirs = [header for header in reply.headers if b"ratelimit" not in header[0].lower()]
+        reply = replace(reply, headers=[*theirs, *call.headers])
+    return reply
 
 
 _HANDLERS: dict[str, Callable[[Decider, Any], None]] = {

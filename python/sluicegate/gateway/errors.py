@@ -6,10 +6,12 @@ They look like `{"error": {"message", "type", "code", "param"}}`. What an upstre
 
 import itertools
 import json
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from sluicegate.admission import Excess, openai
 from sluicegate.errors import ParseError
 from sluicegate.gateway.admission import Refusal
 
@@ -75,6 +77,8 @@ class ErrorReply:
     type: str
     form: Form = "openai"
     """Of the body."""
+    excess: Excess | None = None
+    """The limit that was reached, where that is the error."""
 
 
 class Refused(Exception):
@@ -92,11 +96,14 @@ def error_reply(
     code: str | None = None,
     param: str | None = None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
+    excess: Excess | None = None,
 ) -> ErrorReply:
     """An error of the gateway's own. The code is a header, too: `sluicegate explain` knows it."""
     named = () if code is None else ((ERROR_HEADER, code.encode()),)
     error = {"message": message, "type": type, "code": code, "param": param}
-    return ErrorReply(status, code, [_JSON, *named, *headers], dump({"error": error}), message, type)
+    return ErrorReply(
+        status, code, [_JSON, *named, *headers], dump({"error": error}), message, type, excess=excess
+    )
 
 
 def invalid_body(error: ParseError) -> ErrorReply:
@@ -115,21 +122,68 @@ def body_too_large(limit: int) -> ErrorReply:
 def refused(refusal: Refusal) -> ErrorReply:
     """What a client is told that may not have what it asks for."""
     if refusal.reason == "missing_key":
-        return _invalid_key(
+        message = (
             "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`, or "
             "`x-api-key: YOUR_KEY`."
         )
+        return _wrong_key(message, code="invalid_api_key")
     if refusal.reason == "unknown_key":
-        return _invalid_key("Incorrect API key provided.")
+        return _wrong_key("Incorrect API key provided.", code="invalid_api_key")
+    if refusal.reason == "expired_key":
+        return _wrong_key("The API key has expired.", code="expired_api_key")
+    if refusal.reason == "caller_disabled":
+        return _not_allowed("This caller may not make requests for now.", code="caller_disabled")
+    if refusal.reason == "endpoint_not_allowed":
+        return _not_allowed(f"This key may not call `{refusal.name[:64]}`.", code="endpoint_not_allowed")
+    if refusal.reason == "model_not_allowed":
+        message = f"This key may not use the model `{refusal.name[:256]}`."
+        return _not_allowed(message, code="model_not_allowed", param="model")
+    if refusal.reason == "unpriced":
+        message = f"The model `{refusal.name[:256]}` has no price, and this key has a limit of cost."
+        return _not_allowed(message, code="model_unpriced", param="model")
+    if refusal.excess is not None:
+        return _limited(refusal.excess)
     if refusal.reason == "missing_model":
         message = "You must provide a model parameter."
         return error_reply(400, message, code="missing_model", param="model")
-    message = f"The model `{refusal.model[:256]}` does not exist or you do not have access to it."
+    message = f"The model `{refusal.name[:256]}` does not exist or you do not have access to it."
     return error_reply(404, message, code="model_not_found", param="model")
 
 
-def _invalid_key(message: str) -> ErrorReply:
-    return error_reply(401, message, code="invalid_api_key", headers=((b"www-authenticate", b"Bearer"),))
+def _wrong_key(message: str, *, code: str) -> ErrorReply:
+    return error_reply(401, message, code=code, headers=((b"www-authenticate", b"Bearer"),))
+
+
+def _not_allowed(message: str, *, code: str, param: str | None = None) -> ErrorReply:
+    return error_reply(403, message, type="permission_error", code=code, param=param)
+
+
+def _limited(excess: Excess) -> ErrorReply:
+    """OpenAI's clients wait for `retry-after`, up to a minute or two, and obey `x-should-retry`."""
+    limit, wait = excess.limit, math.ceil(max(excess.wait, 0.001) * 1000)
+    seconds = -(-wait // 1000)
+    again = ((b"retry-after", b"%d" % seconds), (b"retry-after-ms", b"%d" % wait))
+    never = ((b"x-should-retry", b"false"),)
+    left = tuple(openai(excess.limits, excess.clock))
+    if limit.resource == "cost":
+        return error_reply(
+            429,
+            f"You have used up the budget of {limit.name}. It begins anew in {seconds} s.",
+            type="insufficient_quota",
+            code="insufficient_quota",
+            headers=(*again, *never, *left),
+            excess=excess,
+        )
+    message = f"The limit of {limit.name} is reached: {excess.used} are used. Try again in {seconds} s."
+    return error_reply(
+        429,
+        # No time makes it smaller.
+        f"The request is larger than the limit of {limit.name}." if excess.never else message,
+        type="tokens" if limit.resource == "tokens" else "requests",
+        code="rate_limit_exceeded",
+        headers=(*(never if excess.never else again), *left),
+        excess=excess,
+    )
 
 
 def unknown_url(method: str, path: str) -> ErrorReply:

@@ -7,6 +7,7 @@ Anthropic's look like `{"type": "error", "error": {"type", "message"}, "request_
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sluicegate.admission import Excess, Lease, anthropic, openai
 from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply, Form, dump
 
@@ -25,6 +26,12 @@ _TYPES = {
 
 # By these words Claude Code knows that it has to compact the conversation.
 _TOO_LONG = "prompt is too long: "
+
+
+def limit_headers(held: Lease | Excess, form: Form) -> list[tuple[bytes, bytes]]:
+    """What is left of the limits that a request is held against."""
+    write = anthropic if form == "anthropic" else openai
+    return write(held.limits, held.clock)
 
 
 def form_of(endpoint: str) -> Form:
@@ -57,10 +64,15 @@ def in_form(reply: ErrorReply, form: Form, request_id: str | None) -> ErrorReply
     message = reply.message
     if reply.code == "context_length_exceeded" and _TOO_LONG.strip(": ") not in message:
         message = _TOO_LONG + message
-    document = {"type": "error", "error": {"type": error_type(reply.status), "message": message}}
-    headers = reply.headers
+    status, headers = reply.status, reply.headers
+    if reply.excess is not None:
+        if reply.excess.limit.resource == "cost":
+            status = 402
+        kept = [header for header in headers if not header[0].startswith(b"x-ratelimit-")]
+        headers = [*kept, *limit_headers(reply.excess, form)]
+    document = {"type": "error", "error": {"type": error_type(status), "message": message}}
     if request_id is not None:
         document["request_id"] = request_id
         if all(name != b"request-id" for name, _ in headers):
             headers = [*headers, (b"request-id", request_id.encode("latin-1", "replace"))]
-    return replace(reply, form=form, headers=headers, body=dump(document))
+    return replace(reply, form=form, status=status, headers=headers, body=dump(document))

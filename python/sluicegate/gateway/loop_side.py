@@ -4,11 +4,11 @@ import asyncio
 from functools import partial
 
 from sluicegate._core import Ended, ResponsesRequest
+from sluicegate.admission import ANYONE
 from sluicegate.gateway.call import Call
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.decisions import Answer, Decider
 from sluicegate.gateway.errors import Refused
-from sluicegate.gateway.keys import ANYONE
 from sluicegate.gateway.state import State
 from sluicegate.telemetry import where
 

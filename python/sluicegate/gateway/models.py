@@ -42,7 +42,7 @@ class ModelsEndpoint:
         shape = self._written[asked.form]
         name = asked.scope["path"].removeprefix(PATH).removeprefix("/")
         if not name:
-            await asked.respond(_JSON, shape.all)
+            await asked.respond(_JSON, shape.all if not caller.models else shape.of(caller.may_use))
             return
         model = asked.asked_model(caller, name)
         # What a wildcard matches is not listed.
@@ -56,9 +56,16 @@ class _Shape:
         self, models: ModelTable, entry: Callable[[str], _Entry], whole: Callable[[list[_Entry]], _Entry]
     ) -> None:
         objects = [entry(model.asked) for model in models]
+        # An alias is allowed where what it stands for is.
+        self._named = [(model.name, made) for model, made in zip(models, objects, strict=True)]
         self.one = {entry["id"]: _dump(entry) for entry in objects}
         self.all = _dump(whole(objects))
         self._entry = entry
+        self._whole = whole
+
+    def of(self, may_use: Callable[[str], bool]) -> bytes:
+        """Those that a caller may use."""
+        return _dump(self._whole([entry for name, entry in self._named if may_use(name)]))
 
     def make(self, name: str) -> bytes:
         """One that is not among them."""

@@ -1,5 +1,7 @@
 """What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
 
+from decimal import Decimal
+
 from sluicegate import _core
 from sluicegate._core import Pricing, Route
 from sluicegate.config import CostStyle
@@ -10,6 +12,19 @@ from sluicegate.telemetry import where
 
 # What a wildcard matches is a client's to choose.
 _MOST_MADE = 10_000
+
+
+class Likely:
+    """The usage of a request that has not run yet."""
+
+    __slots__ = ("input_tokens", "output_tokens")
+
+    def __init__(self, input: int, output: int) -> None:
+        self.input_tokens = input
+        self.output_tokens = output
+
+    cached_input_tokens = cache_write_tokens = cache_write_1h_tokens = reasoning_tokens = None
+    input_audio_tokens = output_audio_tokens = input_image_tokens = output_image_tokens = None
 
 
 class Prices:
@@ -60,6 +75,16 @@ class Prices:
         except Exception as error:
             self._failed(model, error)
             return None
+
+    def likely(self, model: Model, input: int, output: int) -> Decimal | None:
+        """What so many tokens would cost by the model's first deployment, in USD; None: not known."""
+        route = model.deployments[0].route(model.asked, model.star)
+        pricing = self.pricing(model, route)
+        if pricing is None:
+            cost = self.cost(model.name, route.model, Likely(input, output))
+            return None if cost is None else cost.total
+        amount, _ = pricing.price(input_tokens=input, output_tokens=output)
+        return None if amount is None else Decimal(amount)
 
     def members(self, cost: Cost | None) -> bytes | None:
         """The members that show `cost` in the usage object."""

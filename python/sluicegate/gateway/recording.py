@@ -3,8 +3,8 @@
 from decimal import Decimal
 
 from sluicegate._core import Ended, Fault, Outcome, Usage
+from sluicegate.admission import Caller
 from sluicegate.gateway.call import Call, Run
-from sluicegate.gateway.keys import Caller
 from sluicegate.gateway.state import Serving
 from sluicegate.pricing import Cost
 from sluicegate.routing import may_succeed_elsewhere

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sluicegate._core import Decisions, Front
+from sluicegate.admission import Counters, Estimates
 from sluicegate.config import Config
 from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.notices import Notices
@@ -46,6 +47,10 @@ class State:
 
     serving: Serving
     """Of requests that come from now on. Any thread."""
+    counters: Counters
+    """What limits count. For the thread that decides."""
+    estimates: Estimates
+    """For the thread that decides."""
     log: Log
     """Any thread."""
     metrics: Metrics

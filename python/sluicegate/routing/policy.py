@@ -28,6 +28,11 @@ class Facts(Protocol):
         ...
 
     @property
+    def input_tokens_estimate(self) -> int | None:
+        """About how many tokens the input has; None where nothing depends on it."""
+        ...
+
+    @property
     def user(self) -> str | None:
         """The end user that the client names."""
         ...

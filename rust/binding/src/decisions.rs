@@ -23,7 +23,7 @@ use crate::record::PyRecord;
 use crate::request::PyRequest;
 use crate::responses_request::PyResponsesRequest;
 use crate::tariff::PyPricing;
-use crate::upstream::{PyHeaders, PyRoute, header_list, seconds};
+use crate::upstream::{PyHeaders, PyRoute, header_list, header_map, seconds};
 use crate::usage::PyUsage;
 
 /// The answer to one question, given once.
@@ -54,6 +54,7 @@ fn attempt(
     pricing: Option<&PyPricing>,
     last: bool,
     after: f64,
+    headers: &PyHeaders,
 ) -> PyResult<Attempt> {
     Ok(Attempt {
         route: route.inner.clone(),
@@ -63,6 +64,7 @@ fn attempt(
         },
         last,
         after: seconds("after", Some(after))?.unwrap_or_default(),
+        headers: header_map(headers)?,
     })
 }
 
@@ -187,20 +189,23 @@ impl PyArrived {
         }
     }
 
-    #[pyo3(signature = (route, *, pricing, last, after=0.0, request=None, response_id=None, keep=None))]
-    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    #[pyo3(signature = (
+        route, *, pricing, last, after=0.0, headers=Vec::new(), request=None, response_id=None, keep=None
+    ))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Arguments of a Python method.
     fn forward(
         &self,
         route: &PyRoute,
         pricing: Option<&PyPricing>,
         last: bool,
         after: f64,
+        headers: PyHeaders,
         request: Option<&PyResponsesRequest>,
         response_id: Option<&str>,
         keep: Option<usize>,
     ) -> PyResult<bool> {
         Ok(self.answer.give(Decision::Forward(Box::new(Forward {
-            attempt: attempt(route, pricing, last, after)?,
+            attempt: attempt(route, pricing, last, after, &headers)?,
             request: request.map(|request| Arc::clone(&request.inner)),
             response_id: response_id.map(Into::into),
             keep,
@@ -227,15 +232,17 @@ pub(crate) struct PyFailed {
 
 #[pymethods]
 impl PyFailed {
-    #[pyo3(name = "attempt", signature = (route, *, pricing, last, after=0.0))]
+    #[pyo3(name = "attempt", signature = (route, *, pricing, last, after=0.0, headers=Vec::new()))]
+    #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn next(
         &self,
         route: &PyRoute,
         pricing: Option<&PyPricing>,
         last: bool,
         after: f64,
+        headers: PyHeaders,
     ) -> PyResult<bool> {
-        let attempt = attempt(route, pricing, last, after)?;
+        let attempt = attempt(route, pricing, last, after, &headers)?;
         Ok(self.answer.give(Next::Attempt(Box::new(attempt))))
     }
 

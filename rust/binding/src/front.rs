@@ -236,13 +236,14 @@ impl PyFront {
         Ok(())
     }
 
-    #[pyo3(signature = (*, headers, affinity, affinity_header))]
+    #[pyo3(signature = (*, headers, affinity, affinity_header, input_tokens))]
     #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
     fn facts(
         &self,
         headers: Vec<String>,
         affinity: bool,
         affinity_header: Option<String>,
+        input_tokens: bool,
     ) -> PyResult<()> {
         let name = |name: &String| {
             HeaderName::from_bytes(name.as_bytes())
@@ -252,6 +253,7 @@ impl PyFront {
             headers: headers.iter().map(name).collect::<PyResult<_>>()?,
             affinity,
             affinity_header: affinity_header.as_ref().map(name).transpose()?,
+            input_tokens,
         });
         Ok(())
     }

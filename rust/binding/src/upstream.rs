@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -33,6 +34,16 @@ pub(crate) fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
             )
         })
         .collect()
+}
+
+/// Raises `ValueError` for what cannot be a header.
+pub(crate) fn header_map(headers: &PyHeaders) -> PyResult<HeaderMap> {
+    let wrong = || PyValueError::new_err("not a header");
+    let pair = |(name, value): &(PyBackedBytes, PyBackedBytes)| {
+        let name = HeaderName::from_bytes(name).map_err(|_| wrong())?;
+        Ok((name, HeaderValue::from_bytes(value).map_err(|_| wrong())?))
+    };
+    headers.iter().map(pair).collect()
 }
 
 /// The longest duration: what is meant to be for ever is None.

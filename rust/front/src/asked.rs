@@ -78,6 +78,7 @@ pub(crate) async fn parse(
 ) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
     let mut facts = wanted.of_head(headers);
     let by_body = facts.by_body;
+    let counts = wanted.input_tokens || endpoint.counts();
     let large = body.len() > LARGE;
     let parsed = offload(large, move || {
         let limits = Limits::default();
@@ -86,9 +87,7 @@ pub(crate) async fn parse(
         } else {
             (AskedRequest::parse(endpoint, body, &limits)?, None)
         };
-        let estimate = endpoint
-            .counts()
-            .then(|| request.request().estimated_input_tokens());
+        let estimate = counts.then(|| request.request().estimated_input_tokens());
         Ok((request, affinity, estimate))
     });
     let request = parsed.await.ok_or(Refusal::Stopping)?;

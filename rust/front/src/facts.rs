@@ -15,6 +15,8 @@ pub struct Wanted {
     pub affinity: bool,
     /// The header that names the conversation; without it the conversation is determined from the body.
     pub affinity_header: Option<HeaderName>,
+    /// About how many tokens the input has.
+    pub input_tokens: bool,
 }
 
 /// What was found out.
@@ -26,7 +28,7 @@ pub struct Facts {
     pub by_body: bool,
     /// The wanted headers that there are, of several of a name the first.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// About how many tokens the input has, where the client asks for nothing else.
+    /// About how many tokens the input has, where that is wanted, or the client asks for it.
     pub input_tokens: Option<u64>,
 }
 

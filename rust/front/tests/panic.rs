@@ -148,6 +148,7 @@ fn forward(route: &Route, broken: bool) -> Forward {
             pricing: Pricing::Rates(Arc::new(rates)),
             last: true,
             after: Duration::ZERO,
+            headers: http::HeaderMap::new(),
         },
         request,
         response_id: None,

@@ -188,6 +188,7 @@ impl Upstreams {
             pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
             last: false,
             after: Duration::ZERO,
+            headers: http::HeaderMap::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use sluicegate_core::cost::Members;
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::pricing;
@@ -49,6 +50,9 @@ pub struct Attempt {
     pub last: bool,
     /// How long to wait before it.
     pub after: Duration,
+    /// The gateway's own headers on its reply, in place of the upstream's of these names. Where they say what is left
+    /// of a limit, the upstream's limits are not shown: two sets would confuse.
+    pub headers: HeaderMap,
 }
 
 /// What to do after an attempt failed with nothing sent to the client.

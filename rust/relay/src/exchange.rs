@@ -491,7 +491,7 @@ impl Session {
             sink,
             director: &mut *self.director,
             status: parts.status,
-            headers: headers::down(&parts.headers, &route.upstream, self.api),
+            headers: headers::of_attempt(attempt, &parts.headers, self.api),
             request_id: &self.request_id,
             keepalive: &mut self.keepalive,
             leaving: &mut self.leaving,

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::api::Api;
 
+use crate::director::Attempt;
 use crate::reply::HeaderList;
 use crate::trace;
 use crate::upstream::Upstream;
@@ -54,7 +55,10 @@ const DOWN: [&str; 14] = [
     "mistral-correlation-id",
     "cf-ray",
 ];
-const DOWN_PREFIXES: [&str; 3] = ["ratelimit-", "x-ratelimit-", "anthropic-ratelimit-"];
+const DOWN_PREFIXES: [&str; 3] = LIMIT_PREFIXES;
+
+const LIMIT_NAMES: [&str; 1] = ["ratelimit"];
+const LIMIT_PREFIXES: [&str; 3] = ["ratelimit-", "x-ratelimit-", "anthropic-ratelimit-"];
 
 /// What is left of a rate limit, in the words of OpenAI's API and of Anthropic's. When it is whole again one says as a
 /// duration and the other as a time, each in forms that differ from server to server: those are left as they are.
@@ -248,6 +252,29 @@ pub(crate) fn down(reply: &HeaderMap, upstream: &Upstream, api: Api) -> HeaderMa
         }
     }
     headers
+}
+
+/// The headers of an attempt's reply that the client gets: what goes [`down`], and the gateway's own.
+pub(crate) fn of_attempt(attempt: &Attempt, reply: &HeaderMap, client: Api) -> HeaderMap {
+    with_own(
+        down(reply, &attempt.route.upstream, client),
+        &attempt.headers,
+    )
+}
+
+/// `theirs` with the gateway's `own` headers.
+fn with_own(mut theirs: HeaderMap, own: &HeaderMap) -> HeaderMap {
+    let limits = |name: &HeaderName| is_named(name.as_str(), &LIMIT_NAMES, &LIMIT_PREFIXES);
+    if own.keys().any(limits) {
+        let shown = theirs.keys().filter(|name| limits(name)).cloned();
+        for name in shown.collect::<Vec<_>>() {
+            theirs.remove(name);
+        }
+    }
+    for (name, value) in own {
+        theirs.insert(name, value.clone());
+    }
+    theirs
 }
 
 /// `headers` in copies, which do not hold on to the read that they came in.

@@ -1,5 +1,5 @@
-//! An estimate of how many tokens the input of a request to the Messages interface has, for upstreams that cannot count
-//! them.
+//! An estimate of how many tokens the input of a request has, whatever its protocol: for upstreams that cannot count
+//! them, and for limits that a request is held against before it runs.
 
 use super::Request;
 use crate::json::node::Node;
@@ -12,11 +12,23 @@ const BYTES_A_TOKEN: u64 = 4;
 /// "Vision").
 const MEDIA_TOKENS: u64 = 1600;
 
-/// Contents within contents that are looked at: a tool's result in a message, and a document in that.
-const MAX_NESTING: u32 = 3;
+/// Contents within contents that are looked at: a message's, a tool's result in that, and a document in that.
+const MAX_NESTING: u32 = 4;
 
-/// Members of a block that hold text for the model.
-const TEXTS: [&str; 4] = ["text", "thinking", "title", "context"];
+/// Members of a message, an item or a block that hold text for the model.
+const TEXTS: [&str; 8] = [
+    "text",
+    "thinking",
+    "title",
+    "context",
+    "refusal",
+    "arguments",
+    "reasoning",
+    "reasoning_content",
+];
+
+/// Members that hold an image, a sound or a file, or say where it is.
+const MEDIA: [&str; 4] = ["image_url", "input_audio", "file", "file_data"];
 
 #[derive(Default)]
 struct Counted {
@@ -40,13 +52,24 @@ impl Counted {
         }
     }
 
+    /// A message, an item or a block; a list of prompts has texts in their place.
     fn block(&mut self, block: Node<'_>, nesting: u32) {
+        if let Some(text) = block.spelled() {
+            self.add(text.len());
+            return;
+        }
         for text in block.pick(TEXTS).into_iter().flatten() {
             self.add(text.spelled().map_or(0, <[u8]>::len));
         }
-        let [input, content, source] = block.pick(["input", "content", "source"]);
-        self.add(input.map_or(0, |input| input.bytes().len()));
-        if let Some(content) = content {
+        if block.pick(MEDIA).iter().any(Option::is_some) {
+            self.media += 1;
+        }
+        let [input, calls, content, output, source] =
+            block.pick(["input", "tool_calls", "content", "output", "source"]);
+        for whole in [input, calls].into_iter().flatten() {
+            self.add(whole.bytes().len());
+        }
+        for content in [content, output].into_iter().flatten() {
             self.content(content, nesting + 1);
         }
         if let Some(source) = source {
@@ -75,16 +98,11 @@ impl Request {
         let Some(body) = Node::document(&self.body) else {
             return 1;
         };
-        let [system, tools, messages] = body.pick(["system", "tools", "messages"]);
+        let tools = body.get("tools");
         counted.add(tools.map_or(0, |tools| tools.bytes().len()));
-        if let Some(system) = system {
-            counted.content(system, 0);
-        }
-        let messages = messages.filter(|messages| messages.kind() == Kind::Array);
-        for message in messages.iter().flat_map(Node::elements) {
-            if let Some(content) = message.get("content") {
-                counted.content(content, 0);
-            }
+        let inputs = body.pick(["system", "instructions", "messages", "input", "prompt"]);
+        for content in inputs.into_iter().flatten() {
+            counted.content(content, 0);
         }
         let text = counted.bytes.div_ceil(BYTES_A_TOKEN);
         (text + counted.media * MEDIA_TOKENS).max(1)
@@ -138,6 +156,24 @@ mod tests {
         assert!(estimate(&format!(r#"{{"tools":[{{"description":"{text}"}}]}}"#)) >= 100);
         let call = format!(r#"[{{"type":"tool_use","name":"n","input":{{"a":"{text}"}}}}]"#);
         assert!(of_content(&call) >= 100);
+    }
+
+    #[test]
+    fn every_protocol_is_read() {
+        let text = "x".repeat(400);
+        for body in [
+            format!(r#"{{"prompt":"{text}"}}"#),
+            format!(r#"{{"input":["{text}"]}}"#),
+            format!(r#"{{"instructions":"{text}"}}"#),
+            format!(r#"{{"input":[{{"type":"function_call_output","output":"{text}"}}]}}"#),
+            format!(r#"{{"input":[{{"type":"function_call","arguments":"{text}"}}]}}"#),
+            format!(r#"{{"input":[{{"role":"user","content":[{{"text":"{text}"}}]}}]}}"#),
+            format!(r#"{{"messages":[{{"role":"tool","content":"{text}"}}]}}"#),
+        ] {
+            assert_eq!(estimate(&body), 100, "{body}");
+        }
+        let image = r#"[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]"#;
+        assert_eq!(of_content(image), MEDIA_TOKENS);
     }
 
     #[test]

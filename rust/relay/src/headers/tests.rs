@@ -270,3 +270,26 @@ fn an_event_stream_is_declared_by_its_media_type() {
         assert_eq!(declare_event_stream(&head), declares, "{value}");
     }
 }
+
+#[test]
+fn own_headers_take_the_place_of_the_upstreams() {
+    let theirs = map(&[
+        ("x-ratelimit-limit-requests", "1000"),
+        ("anthropic-ratelimit-tokens-reset", "soon"),
+        ("request-id", "theirs"),
+        ("x-sluicegate-model", "spoofed"),
+    ]);
+    let named = with_own(theirs.clone(), &map(&[("x-sluicegate-model", "ours")]));
+    assert_eq!(named["x-sluicegate-model"], "ours");
+    assert_eq!(named.len(), 4);
+    let own = map(&[("x-ratelimit-remaining-requests", "7")]);
+    let limited = with_own(theirs, &own);
+    assert_eq!(
+        names(&limited),
+        [
+            "request-id",
+            "x-ratelimit-remaining-requests",
+            "x-sluicegate-model"
+        ]
+    );
+}

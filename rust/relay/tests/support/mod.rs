@@ -369,6 +369,7 @@ impl Setup {
             pricing: self.pricing.clone(),
             last: self.fallback.is_empty(),
             after: Duration::ZERO,
+            headers: HeaderMap::new(),
         }
     }
 

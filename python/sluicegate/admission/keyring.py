@@ -2,37 +2,23 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from sluicegate.config import KeyConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whoever sent a request."""
-
-    name: str | None
-    """Of its key, for logs and metrics; None where none is needed."""
-    owner: str = ""
-    """Whose responses it stores and reads: empty where no key is needed, otherwise `id:` and the id that is
-    configured for the key, or `key:` and what is made of the key. Never its name: another caller may have
-    that next year."""
-
-
-ANYONE = Caller(None)
+from sluicegate.admission.caller import ANYONE, Caller
+from sluicegate.config import CallerConfig, Config, KeyConfig
 
 
 class Keyring:
     """The configured keys. Only their digests are kept, so no dump of the process's objects shows one."""
 
-    def __init__(self, keys: Iterable[KeyConfig]) -> None:
+    def __init__(self, config: Config) -> None:
         # Each with the digest itself, since a dictionary's own comparison ends at the first difference.
         self._callers: dict[bytes, tuple[bytes, Caller]] = {}
         self._by_owner: dict[str, Caller] = {}
-        for key in keys:
+        by_name = {caller.name: caller for caller in config.callers}
+        for key in config.keys:
             digest = _digest(key.key.get_secret_value().encode())
-            caller = Caller(key.name, _owner(key.id, digest))
+            caller = _caller(config, key, by_name.get(key.name), digest)
             self._callers[digest] = digest, caller
             self._by_owner.setdefault(caller.owner, caller)
 
@@ -64,6 +50,38 @@ class Keyring:
         return list(self._callers) or None
 
 
+def _caller(config: Config, key: KeyConfig, caller: CallerConfig | None, digest: bytes) -> Caller:
+    """The caller of one key, with all that holds for it."""
+    # Not the digest itself: whoever reads the store could look for callers of other services by it.
+    mark = hashlib.sha256(b"owner of responses" + digest).hexdigest()[:32]
+    if caller is not None:
+        owner = f"id:{caller.id or caller.name}"
+    else:
+        owner = f"key:{mark}" if key.id is None else f"id:{key.id}"
+    of_caller = None if caller is None else caller.limits
+    team = None if caller is None or caller.team is None else caller.team
+    of_team = None if team is None else config.teams[team].limits
+    named = (
+        (f"caller:{owner}", f"the caller `{key.name}`", of_caller),
+        # A key that is a caller by itself keeps what it used where it becomes one of several.
+        (f"key:{mark}" if caller is not None else f"caller:{owner}", f"this key of `{key.name}`", key.limits),
+        (f"team:{team}", f"the team `{team}`", of_team),
+    )
+    both = (key,) if caller is None else (caller, key)
+    return Caller(
+        key.name,
+        owner,
+        key_id=mark,
+        models=tuple(each.models for each in both if each.models is not None),
+        endpoints=tuple(frozenset(each.endpoints) for each in both if each.endpoints is not None),
+        expires=None if key.expires is None else key.expires.timestamp(),
+        disabled=caller is not None and caller.disabled,
+        limits=tuple(
+            (subject, who, config.limits[limits]) for subject, who, limits in named if limits is not None
+        ),
+    )
+
+
 def key_digest(headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bool]:
     """SHA-256 of the key that these headers present, and whether they present anything at all.
 
@@ -81,10 +99,3 @@ def key_digest(headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bool]:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
-
-
-def _owner(id: str | None, digest: bytes) -> str:
-    if id is not None:
-        return f"id:{id}"
-    # Not the digest itself: whoever reads the store could look for callers of other services by it.
-    return f"key:{hashlib.sha256(b'owner of responses' + digest).hexdigest()[:32]}"

@@ -1,0 +1,26 @@
+"""Who may call, and how much they may use: callers by their keys, limits, and what is left of them."""
+
+from sluicegate.admission.caller import ANYONE, Caller
+from sluicegate.admission.counters import Counters, Moment
+from sluicegate.admission.estimate import Estimates
+from sluicegate.admission.headers import anthropic, openai
+from sluicegate.admission.keyring import Keyring, key_digest
+from sluicegate.admission.limiter import Admitted, Limiter, Wish
+from sluicegate.admission.limits import Excess, Lease
+
+__all__ = [
+    "ANYONE",
+    "Admitted",
+    "Caller",
+    "Counters",
+    "Estimates",
+    "Excess",
+    "Keyring",
+    "Lease",
+    "Limiter",
+    "Moment",
+    "Wish",
+    "anthropic",
+    "key_digest",
+    "openai",
+]

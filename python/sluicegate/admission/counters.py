@@ -1,0 +1,85 @@
+"""All counters of one process, by what they count. For the thread that decides."""
+
+import time
+from collections import OrderedDict
+from datetime import tzinfo
+from typing import Literal, NamedTuple
+
+from sluicegate.admission.windows import InProgress, Unit, Window, window_for
+
+Resource = Literal["requests", "tokens", "cost", "concurrent"]
+
+MOST_USERS = 100_000
+"""Users whose counters are kept; those that have been idle longest go first."""
+
+# Users with requests under way are passed over: this many at a time.
+_LOOKED_AT = 8
+
+
+class Moment:
+    """The present, for all windows that a request is held against."""
+
+    __slots__ = ("monotonic", "wall")
+
+    def __init__(self, monotonic: float, wall: float) -> None:
+        self.monotonic = monotonic
+        self.wall = wall
+
+    @classmethod
+    def now(cls) -> "Moment":
+        return cls(time.monotonic(), time.time())
+
+
+class CounterKey(NamedTuple):
+    """What is counted. It names no limit and no amount: what was used outlives a change of either."""
+
+    subject: str
+    """`caller:`, `key:`, `team:` or `user:`, and an id."""
+    resource: Resource
+    model: str
+    """Empty: of all models."""
+    window: Unit | Literal[""]
+    """Empty: what is under way."""
+
+
+class Counters:
+    """The windows of every subject that has a limit. They live as long as the process."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone = zone
+        self._windows: dict[CounterKey, Window] = {}
+        self._users: OrderedDict[str, dict[CounterKey, Window]] = OrderedDict()
+
+    def window(self, key: CounterKey) -> Window:
+        """The one window of `key`, made where there is none."""
+        known = self._windows.get(key)
+        if known is None:
+            known = self._windows[key] = self._made(key)
+        return known
+
+    def user_window(self, user: str, key: CounterKey) -> Window:
+        """As `window`, for one of many that a client may make up: the longest idle are forgotten."""
+        windows = self._users.get(user)
+        if windows is None:
+            windows = self._users[user] = {}
+            if len(self._users) > MOST_USERS:
+                self._forget_one()
+        else:
+            self._users.move_to_end(user)
+        known = windows.get(key)
+        if known is None:
+            known = windows[key] = self._made(key)
+        return known
+
+    def _forget_one(self) -> None:
+        for _ in range(_LOOKED_AT):
+            user, windows = next(iter(self._users.items()))
+            # Whoever has a request under way would get room for it twice.
+            if any(key.resource == "concurrent" and window.used for key, window in windows.items()):
+                self._users.move_to_end(user)
+            else:
+                del self._users[user]
+                return
+
+    def _made(self, key: CounterKey) -> Window:
+        return InProgress() if key.window == "" else window_for(key.window, self._zone)

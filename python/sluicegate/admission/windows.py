@@ -1,0 +1,209 @@
+"""How much has been used: within the last minute or hour, since a day began, or at this moment.
+
+A sliding window never admits more than its limit, whatever the moment it is looked at: it counts in twelve
+slices and the one in progress, and a slice counts whole for as long as any of it lies within the window. So
+room comes back up to one twelfth of the window late, and never early. A calendar window is what a report of
+that day, week or month adds up.
+"""
+
+from datetime import datetime, timedelta, tzinfo
+from typing import Literal, Protocol
+
+Unit = Literal["minute", "hour", "day", "week", "month"]
+Calendar = Literal["day", "week", "month"]
+
+_SLICES = 12
+_KEPT = _SLICES + 1
+_SECONDS = {"minute": 60.0, "hour": 3600.0}
+
+SLIDING = frozenset(_SECONDS)
+
+
+class Clock(Protocol):
+    """The present moment, looked at once for all windows of a request."""
+
+    monotonic: float
+    """Seconds, of a clock that is never set."""
+    wall: float
+    """Seconds since 1970, UTC."""
+
+
+class Window(Protocol):
+    """One count. For the thread that owns it."""
+
+    used: int
+    """As of the last `advance`."""
+
+    def advance(self, clock: Clock) -> None:
+        """Forget what no longer counts."""
+
+    def add(self, amount: int) -> int:
+        """Count `amount` now; gives the place for `correct`."""
+
+    def correct(self, place: int, amount: int) -> None:
+        """What was counted at `place` was really `amount` more, or less."""
+
+    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+        """Seconds until `amount` more would be within `limit`, if nothing else came; the window's length
+        where no time helps.
+        """
+
+    def reset(self, clock: Clock) -> float:
+        """Seconds until nothing of what is counted by now counts."""
+
+
+class SlidingWindow:
+    """What was used within the last minute or hour."""
+
+    __slots__ = ("_amounts", "_number", "_slice", "used")
+
+    def __init__(self, unit: str) -> None:
+        self._slice = _SECONDS[unit] / _SLICES
+        self._amounts = [0] * _KEPT
+        self._number = 0
+        self.used = 0
+
+    def advance(self, clock: Clock) -> None:
+        number = int(clock.monotonic / self._slice)
+        behind = number - self._number
+        if behind <= 0:
+            return
+        amounts = self._amounts
+        if behind >= _KEPT:
+            amounts[:] = [0] * _KEPT
+            self.used = 0
+        else:
+            for place in range(self._number + 1, number + 1):
+                self.used -= amounts[place % _KEPT]
+                amounts[place % _KEPT] = 0
+        self._number = number
+
+    def add(self, amount: int) -> int:
+        self._amounts[self._number % _KEPT] += amount
+        self.used += amount
+        return self._number
+
+    def correct(self, place: int, amount: int) -> None:
+        if amount > 0:
+            # A debt counts from now on, or a long reply would be forgotten as soon as it has ended.
+            self.add(amount)
+        elif self._number - place < _KEPT:
+            self._amounts[place % _KEPT] += amount
+            self.used += amount
+
+    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+        left = self.used
+        for place in range(self._number - _SLICES, self._number + 1):
+            left -= self._amounts[place % _KEPT]
+            if left + amount <= limit:
+                return self._gone(place, clock)
+        return self._gone(self._number, clock)
+
+    def reset(self, clock: Clock) -> float:
+        for place in range(self._number, self._number - _KEPT, -1):
+            if self._amounts[place % _KEPT]:
+                return self._gone(place, clock)
+        return 0.0
+
+    def _gone(self, place: int, clock: Clock) -> float:
+        return max(0.0, (place + _KEPT) * self._slice - clock.monotonic)
+
+
+class CalendarWindow:
+    """What was used since the day, the week (a Monday) or the month began, in the ledger's time zone.
+
+    A clock that is set back begins no window again.
+    """
+
+    __slots__ = ("_began", "_ends", "_unit", "_zone", "used")
+
+    def __init__(self, unit: Calendar, zone: tzinfo) -> None:
+        self._unit = unit
+        self._zone = zone
+        self._began = 0
+        self._ends = 0.0
+        self.used = 0
+
+    def advance(self, clock: Clock) -> None:
+        if clock.wall < self._ends:
+            return
+        self._began, self._ends = bounds(self._unit, self._zone, clock.wall)
+        self.used = 0
+
+    def add(self, amount: int) -> int:
+        self.used += amount
+        return self._began
+
+    def correct(self, place: int, amount: int) -> None:
+        # A request belongs to the window in which it was admitted.
+        if place == self._began:
+            self.used += amount
+
+    def raise_to(self, began: int, amount: int) -> None:
+        """The ledger has `amount` for the window that began then: it is at least that."""
+        if began == self._began:
+            self.used = max(self.used, amount)
+
+    @property
+    def began(self) -> int:
+        """Seconds since 1970, UTC."""
+        return self._began
+
+    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+        return self.reset(clock)
+
+    def reset(self, clock: Clock) -> float:
+        return max(0.0, self._ends - clock.wall)
+
+
+class InProgress:
+    """How many are under way."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def advance(self, clock: Clock) -> None:
+        pass
+
+    def add(self, amount: int) -> int:
+        self.used += amount
+        return 0
+
+    def correct(self, place: int, amount: int) -> None:
+        self.used += amount
+
+    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+        return 1.0
+
+    def reset(self, clock: Clock) -> float:
+        return 0.0
+
+
+def bounds(unit: Calendar, zone: tzinfo, wall: float) -> tuple[int, float]:
+    """When the calendar window around `wall` began and when it ends: seconds since 1970, UTC."""
+    local = datetime.fromtimestamp(wall, zone)
+    begin = datetime(local.year, local.month, local.day, tzinfo=zone)
+    if unit == "week":
+        begin = _days_on(begin, -begin.weekday(), zone)
+    elif unit == "month":
+        begin = begin.replace(day=1)
+    if unit == "month":
+        ends = _days_on(begin, 31, zone).replace(day=1)
+    else:
+        ends = _days_on(begin, 1 if unit == "day" else 7, zone)
+    return int(begin.timestamp()), ends.timestamp()
+
+
+def _days_on(day: datetime, days: int, zone: tzinfo) -> datetime:
+    # Of the calendar, not of 24 hours: a day on which clocks are changed is longer or shorter.
+    moved = day.replace(tzinfo=None) + timedelta(days=days)
+    return moved.replace(tzinfo=zone)
+
+
+def window_for(unit: Unit, zone: tzinfo) -> Window:
+    """An empty window."""
+    if unit == "minute" or unit == "hour":
+        return SlidingWindow(unit)
+    return CalendarWindow(unit, zone)

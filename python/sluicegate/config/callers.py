@@ -1,0 +1,156 @@
+"""Who calls: keys, the callers that they belong to, their teams, and the people behind a caller."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sluicegate.config.limits import LimitSet
+from sluicegate.config.quantities import Words, fault
+from sluicegate.config.section import Section
+from sluicegate.config.values import CallerId, Name, Secret, header_name
+
+
+def _moment(value: object) -> object:
+    """A day begins at midnight, and a time without a zone is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            hint = "such as 2027-01-31, or 2027-01-31T12:00Z"
+            raise fault("moment", "is not a day or a time", hint) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return value
+
+
+def _pattern(value: str) -> str:
+    if "*" in value[:-1]:
+        raise fault("pattern", "has a `*` that is not its end", "a name, or the start of one: llama-*")
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment), Words("day or time", datetime.isoformat)]
+ModelPattern = Annotated[Name, AfterValidator(_pattern)]
+UserHeader = Annotated[str, AfterValidator(header_name)]
+
+
+class _Allowed(Section):
+    limits: Name | None = Field(default=None, description="The name of its limits.")
+    models: tuple[ModelPattern, ...] | None = Field(
+        default=None, description="What it may use: names, or starts of names (`llama-*`); null: all."
+    )
+    endpoints: tuple[Name, ...] | None = Field(
+        default=None, description="What it may call: `chat_completions`, `responses`, …; null: all."
+    )
+
+
+class KeyConfig(_Allowed):
+    """One client key. What is said of `models` and `endpoints` narrows what its caller may."""
+
+    name: Name = Field(
+        description="What logs and metrics show: one of `callers`, or else a caller that is this key alone."
+    )
+    key: Secret = Field(
+        description="What the client sends as `Authorization: Bearer …`, or in the header `x-api-key`."
+    )
+    id: CallerId | None = Field(
+        default=None,
+        description="Whose stored responses it reads: keys with one id share them, so a new key with the id "
+        "of an old one goes on with what is there. Left out, they belong to the key itself: another key has "
+        "none of them, whatever its name, and a key that gains an id later begins anew. A key of one of "
+        "`callers` has that one's.",
+    )
+    expires: Moment | None = Field(default=None, description="When it stops working: 2027-01-31.")
+
+
+class TeamConfig(Section):
+    """Several callers who share limits."""
+
+    limits: Name | None = Field(default=None, description="The name of its limits.")
+
+
+class CallerConfig(_Allowed):
+    """Whoever calls, with any number of `keys`."""
+
+    name: Name = Field(description="What logs and metrics show, and what its keys have for a name.")
+    id: CallerId | None = Field(
+        default=None,
+        description="What its limits and stored responses are kept by, for good; null: its name.",
+    )
+    team: Name | None = Field(default=None, description="The team whose limits hold for it, too.")
+    disabled: bool = Field(default=False, description="It may not call for now.")
+
+
+class UsersConfig(Section):
+    """The people behind a caller, told apart by a header that the caller sets."""
+
+    header: UserHeader = Field(description="The header that names the user: x-user-id. It is not passed on.")
+    limits: Name = Field(description="The name of the limits of each user.")
+
+
+def check_callers(callers: tuple[CallerConfig, ...], teams: Mapping[str, TeamConfig]) -> None:
+    """Raises a fault where two callers cannot be told apart, or a team is not there."""
+    names: set[str] = set()
+    ids: set[str] = set()
+    for caller in callers:
+        id = caller.id or caller.name
+        if caller.name in names or id in ids:
+            raise fault(
+                "callers", f"has two callers `{caller.name}`", "give each a name and an id of its own"
+            )
+        names.add(caller.name)
+        ids.add(id)
+        if id.startswith("cal_"):
+            raise fault("callers", f"has the id `{id}`", "ids that begin with cal_ are made by the gateway")
+        if caller.team is not None and caller.team not in teams:
+            raise fault("callers", f"names the team `{caller.team}`, which is not in `teams`", "add it")
+
+
+def check_keys(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> None:
+    """Raises a fault where two keys cannot be told apart."""
+    named = {caller.name for caller in callers}
+    by_name: dict[str, int] = {}
+    by_secret: dict[str, KeyConfig] = {}
+    for index, key in enumerate(keys):
+        if key.name in named:
+            if key.id is not None:
+                raise fault(
+                    "keys", f"gives a key of the caller `{key.name}` an id", "the caller has one: take it out"
+                )
+        else:
+            first = by_name.setdefault(key.name, index)
+            if first != index:
+                raise fault(
+                    "keys",
+                    f"has two keys with the name `{key.name}`: keys[{first}] and keys[{index}]",
+                    "each client needs a name of its own; one with several keys is one of `callers`",
+                )
+        other = by_secret.setdefault(key.key.get_secret_value(), key)
+        if other is not key:
+            raise fault(
+                "keys",
+                f"has the same key under two names: `{other.name}` and `{key.name}`"
+                if other.name != key.name
+                else f"has the same key of `{key.name}` twice",
+                "each client needs a key of its own",
+            )
+
+
+def check_limits(limits: Mapping[str, LimitSet], uses: Iterable[tuple[str, str | None]]) -> None:
+    """Raises a fault for limits that are not there, and for limits that nobody has. `uses`: who has which."""
+    had = set()
+    for user, name in uses:
+        if name is None:
+            continue
+        if name not in limits:
+            raise fault("limits", f"has no `{name}`, which {user} names", "add it, or name another one")
+        had.add(name)
+    idle = sorted(limits.keys() - had)
+    if idle:
+        raise fault(
+            "limits", f"has `{idle[0]}`, and nobody has it", "give it to a key, a caller, a team or `users`"
+        )
