@@ -159,9 +159,6 @@ async def test_a_custom_tool_that_a_messages_upstream_calls_is_one_again(
     exchange = await ask(wire, RESPONSES, "messages", script, tools=[tool], stream=streams, store=False)
     [told] = wire.request.json()["tools"]
     assert told["input_schema"]["required"] == ["input"]
-    if streams:
-        output = check(exchange.body).output
-    else:
-        output = exchange.reply.json()["output"]
+    output = check(exchange.body).output if streams else exchange.reply.json()["output"]
     [made] = [item for item in output if item["type"] == "custom_tool_call"]
     assert (made["name"], made["call_id"], made["input"]) == ("apply_patch", "toolu_1", patch)

@@ -55,6 +55,7 @@ def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
             key("three", "three"),
             key("three-of-messages", "three"),
             key("three-of-background", "three"),
+            key("three-and-more", "three"),
             key("tokens", "tokens"),
             key("small", "small"),
             key("budget", "budget"),
@@ -236,11 +237,13 @@ async def test_what_a_caller_may_not_use_it_does_not_see(gateway: GatewayProcess
 async def test_a_change_of_the_file_keeps_what_was_used(
     gateway: GatewayProcess, upstream: ScriptedUpstream
 ) -> None:
+    for _ in range(3):
+        await ask(gateway, "three-and-more")
     config = configuration(upstream)
     config["limits"]["three"] = {"requests": "4/hour"}
     gateway.config_file.write_text(json.dumps(config) + "\n")
     gateway.signal(signal.SIGHUP)
     await gateway.wait_line(event="reloaded")
-    reply = await ask(gateway, "three")
+    reply = await ask(gateway, "three-and-more")
     assert reply.headers["x-ratelimit-remaining-requests"] == "0"
-    await refusal(gateway, "three")
+    await refusal(gateway, "three-and-more")
