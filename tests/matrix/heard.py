@@ -14,6 +14,8 @@ class Heard:
     """Id, name, arguments as `spelled` reads them."""
     stop: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
+    first_usage: dict[str, Any] = field(default_factory=dict)
+    """What a stream of Messages says of it at its beginning."""
     error: dict[str, Any] | None = None
     """The `error` object, where the reply ended so; nothing else counts then but the text so far."""
     turn: Any = None

@@ -34,6 +34,7 @@ def stream(body: bytes) -> Heard:
     streamed = check(body)
     heard = _read(streamed.message)
     heard.error = streamed.error
+    heard.first_usage = streamed.first_usage
     return heard
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness.wire_stand import Exchange, WireStand, wire_stand
 from matrix import chat, messages, responses
 from matrix.cell import Cell, config
-from matrix.expected import COST, REASONING_COST, Expected, expected
+from matrix.expected import COST, ESTIMATED, REASONING_COST, Expected, expected
 from matrix.heard import Heard, read_json, same, spelled
 from matrix.replies import CACHED, INPUT, LIMITED, OUTPUT, RETRY_AFTER, WRITTEN
 from matrix.returned import Returned, returned
@@ -111,6 +111,10 @@ def _judge_bill(client: ModuleType, cell: Cell, heard: Heard, exchange: Exchange
     parts = {name: Decimal(str(part)) for name, part in heard.usage["cost_details"].items()}
     same("the cost of reasoning", parts.pop("reasoning_cost"), REASONING_COST[thought])
     same("the sum of the cost's parts", sum(parts.values()), cost)
+    if heard.first_usage:
+        first = {**client.counts(heard.first_usage), "output": OUTPUT, "reasoning": thought}
+        early = cell.upstream == "messages" or not cell.upstream_streams
+        same("usage at the beginning", first, counts if early else {**first, **ESTIMATED})
     line = exchange.line
     same("the log's result", line["result"], "ok")
     same("the log's endpoint", line["endpoint"], ENDPOINTS[cell.client])

@@ -10,6 +10,7 @@ use sluicegate_core::input::{Names, Written};
 use sluicegate_core::json::scan::MAX_DEPTH;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::messages::taken::{TakenIds, taken_ids};
+use sluicegate_core::protocols::messages::writing::KnownMessage;
 use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::{self, Target};
@@ -62,6 +63,8 @@ pub(crate) struct Translated {
     pub(crate) left_out: Vec<Box<str>>,
     /// Of a request for a message: the ids that no call of its reply may have.
     pub(crate) taken_ids: Arc<TakenIds>,
+    /// Of a request for a message: about how many tokens its input has.
+    pub(crate) input_tokens: u64,
     /// What it tells the upstream instead of the client's names of tools.
     pub(crate) names: Option<Arc<Names>>,
 }
@@ -100,6 +103,20 @@ impl Form {
             _ => UsageAsk::Leave,
         };
         (stream, usage)
+    }
+
+    /// What is known of the message that is made of a reply in another protocol.
+    pub(crate) fn known_message(&self, request_id: &str) -> KnownMessage {
+        let Some(translated) = &self.translated else {
+            return KnownMessage::default();
+        };
+        let plain = |letter: &char| letter.is_ascii_alphanumeric();
+        let random: String = request_id.chars().filter(plain).collect();
+        KnownMessage {
+            id: Some(format!("msg_{random}").into()),
+            taken_ids: Arc::clone(&translated.taken_ids),
+            input_tokens: translated.input_tokens,
+        }
     }
 
     /// Whether the reply's events are made anew.
@@ -174,6 +191,7 @@ impl Forms {
                 request: parsed(made.body, upstream)?,
                 left_out: made.left_out,
                 taken_ids: Arc::default(),
+                input_tokens: 0,
                 names: None,
             })),
             None => None,
@@ -210,6 +228,10 @@ impl Forms {
                 Api::Messages => taken_ids(request.body()),
                 _ => TakenIds::new(),
             }),
+            input_tokens: match asked {
+                Api::Messages => request.estimated_input_tokens(),
+                _ => 0,
+            },
             names,
         })
     }

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
-use sluicegate_core::protocols::messages::writing::MessageNames;
+use sluicegate_core::protocols::messages::writing::KnownMessage;
 use sluicegate_core::protocols::{self, ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 use tokio::time::Instant;
@@ -558,7 +558,11 @@ impl Session {
             Api::Embeddings => ClientProtocol::Embeddings,
             Api::Other => ClientProtocol::Other,
             Api::Responses => ClientProtocol::Responses(asked()),
-            Api::Messages => ClientProtocol::Messages(self.message_names(form)),
+            Api::Messages => {
+                ClientProtocol::Messages(form.map_or_else(KnownMessage::default, |form| {
+                    form.known_message(&self.request_id)
+                }))
+            }
         };
         let reply_model = route.and_then(|route| route.reply_model.as_deref());
         ClientSide {
@@ -567,19 +571,6 @@ impl Session {
             reply_model: reply_model.map(Into::into),
             completes: true,
             names: form.and_then(|form| form.translated.as_ref()?.names.clone()),
-        }
-    }
-
-    /// The names for a message that is made of a reply in another protocol.
-    fn message_names(&self, form: Option<&Form>) -> MessageNames {
-        let Some(translated) = form.and_then(|form| form.translated.as_ref()) else {
-            return MessageNames::default();
-        };
-        let plain = |letter: &char| letter.is_ascii_alphanumeric();
-        let random: String = self.request_id.chars().filter(plain).collect();
-        MessageNames {
-            id: Some(format!("msg_{random}").into()),
-            taken_ids: Arc::clone(&translated.taken_ids),
         }
     }
 }

@@ -251,6 +251,9 @@ pub struct Spent<'a> {
 
 /// Writes pieces in one protocol. It bounds nothing itself: its caller checks [`held`](Self::held).
 pub trait Writer: Send {
+    /// What the upstream has said of its usage before it said anything else. For protocols that count the input first.
+    fn foresee(&mut self, _usage: &Usage) {}
+
     /// Takes one piece, and appends what can be sent to the client by now.
     fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>);
 

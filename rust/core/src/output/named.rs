@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Call, Ending, Piece, Spent, Writer};
 use crate::input::Names;
 use crate::json::string;
+use crate::usage::Usage;
 
 /// Writes what another writer does, with each call under the name that the client knows. A name that comes in parts
 /// stays as it is: no upstream that takes names apart is told other names.
@@ -21,6 +22,10 @@ impl Named {
 }
 
 impl Writer for Named {
+    fn foresee(&mut self, usage: &Usage) {
+        self.writer.foresee(usage);
+    }
+
     fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>) {
         if let Piece::Call(call) = piece
             && !call.name.is_empty()

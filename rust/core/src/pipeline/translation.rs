@@ -39,7 +39,8 @@ pub(super) struct Translation {
     /// What a client that does not stream will get. It is shown when the reply has ended well, since until then an
     /// error may still come, whose place is then the status.
     document: Vec<u8>,
-    /// The reply's end is written.
+    /// Something of the reply is written, or its end.
+    begun: bool,
     ended: bool,
 }
 
@@ -89,6 +90,7 @@ impl Translation {
             clock: plan.clock,
             limits,
             document: Vec::new(),
+            begun: false,
             ended: false,
         }))
     }
@@ -295,12 +297,14 @@ impl Translation {
         match event.data() {
             Some(data) => {
                 source.notes.clear();
+                self.foresee(reply);
                 let (writer, notes) = (&mut self.writer, &mut source.notes);
                 // What is no JSON was counted as malformed.
                 let _ = self.reader.read(&data, &mut |piece| {
                     notes.note(piece, &data);
                     writer.write(piece, out);
                 });
+                self.begun |= !out.is_empty();
                 let remembers = self.reader.remembers();
                 if remembers {
                     source.shapes.forget_pieces();
@@ -359,6 +363,7 @@ impl Translation {
             }
             return Ok(());
         }
+        self.foresee(reply);
         let writer = &mut self.writer;
         let mut give = |piece: &Piece<'_>| writer.write(piece, out);
         match came {
@@ -372,6 +377,17 @@ impl Translation {
             }
         }
         Ok(())
+    }
+
+    /// Passes on what the upstream has said of its usage so far, while the writer can still begin with it.
+    fn foresee(&mut self, reply: &mut Reply) {
+        if self.begun {
+            return;
+        }
+        reply.settle();
+        if let Some(usage) = &reply.facts.usage {
+            self.writer.foresee(usage);
+        }
     }
 
     /// Says how the reply ended, once.

@@ -34,7 +34,7 @@ use crate::watch::Watch;
 use chat::reading::ChatChunks;
 use chat::writing::{ChatWriter, Written};
 use messages::reading::MessageEvents;
-use messages::writing::{MessageNames, MessagesWriter};
+use messages::writing::{KnownMessage, MessagesWriter};
 use responses::echo::Asked;
 use responses::reading::ResponseEvents;
 use responses::writing::ResponsesWriter;
@@ -97,7 +97,7 @@ pub enum ClientProtocol {
     /// where it is not known, such a response says that it is that of a request without settings.
     Responses(Option<Asked>),
     /// The Messages interface, and what a message that is made here must not repeat.
-    Messages(MessageNames),
+    Messages(KnownMessage),
     /// Any other endpoint.
     Other,
 }
@@ -125,7 +125,7 @@ impl ClientSide {
             Api::Completions => ClientProtocol::Completions(usage),
             Api::Embeddings => ClientProtocol::Embeddings,
             Api::Responses => ClientProtocol::Responses(None),
-            Api::Messages => ClientProtocol::Messages(MessageNames::default()),
+            Api::Messages => ClientProtocol::Messages(KnownMessage::default()),
             Api::Other => ClientProtocol::Other,
         };
         ClientSide {
@@ -200,15 +200,15 @@ impl ClientSide {
                     Box::new(ResponsesWriter::new(echo, model, self.streams))
                 }
             }
-            ClientProtocol::Messages(names) => {
+            ClientProtocol::Messages(known) => {
                 // What is made anew of a message stays that message.
-                let id = names.id.clone().filter(|_| upstream.api != Api::Messages);
+                let id = known.id.clone().filter(|_| upstream.api != Api::Messages);
                 Box::new(MessagesWriter::new(messages::writing::Written {
                     streams: self.streams,
                     model: model.map(Into::into),
-                    names: MessageNames {
+                    known: KnownMessage {
                         id,
-                        ..names.clone()
+                        ..known.clone()
                     },
                 }))
             }

@@ -87,9 +87,9 @@ fn plan_of(case: &Json) -> ReplyPlan {
     if case["expected"]["same_bytes_without_cost"] == true {
         plan.client.reply_model = None;
     }
-    if let ClientProtocol::Messages(names) = &mut plan.client.protocol {
+    if let ClientProtocol::Messages(known) = &mut plan.client.protocol {
         let taken = list(&case["taken"]).iter();
-        names.taken_ids = Arc::new(taken.map(|id| id.as_str().unwrap().into()).collect());
+        known.taken_ids = Arc::new(taken.map(|id| id.as_str().unwrap().into()).collect());
     }
     plan
 }

@@ -8,7 +8,7 @@ use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan};
 use sluicegate_core::protocols::chat::fold::fold_chat;
-use sluicegate_core::protocols::messages::writing::MessageNames;
+use sluicegate_core::protocols::messages::writing::KnownMessage;
 use sluicegate_core::protocols::responses::echo::{Asked, Echo};
 use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide};
 
@@ -22,10 +22,10 @@ pub(crate) fn plan(upstream: Api, client: Api, streams: bool) -> ReplyPlan {
         ClientProtocol::Responses(asked) => {
             *asked = Some(Asked::Echo(Arc::new(Echo::new("resp_0a", 7, "m"))));
         }
-        ClientProtocol::Messages(names) => {
-            *names = MessageNames {
+        ClientProtocol::Messages(known) => {
+            *known = KnownMessage {
                 id: Some("msg_0a".into()),
-                ..MessageNames::default()
+                ..KnownMessage::default()
             };
             side.reply_model = Some("claude-x".into());
         }

@@ -35,6 +35,8 @@ use crate::output::{
     Ending, Failure, Finish, Head, Piece, Reason, Reasoning, Sealed, Spelled, Spent, Text, Writer,
 };
 
+use crate::usage::Usage;
+
 use super::taken::TakenIds;
 use super::vocabulary;
 use blocks::{BlockKind, Blocks};
@@ -48,17 +50,20 @@ pub struct Written {
     /// The name of the model that the client asked for; None: the upstream's. Clients may not take thinking from
     /// another model.
     pub model: Option<Box<str>>,
-    /// What the message is called, and what is in it.
-    pub names: MessageNames,
+    /// What else is known of the message.
+    pub known: KnownMessage,
 }
 
-/// What a message is called, and what nothing in it may be called.
+/// What is known of a message before its upstream says anything.
 #[derive(Clone, Debug, Default)]
-pub struct MessageNames {
+pub struct KnownMessage {
     /// The message's id, `msg_…`; None: the upstream's.
     pub id: Option<Box<str>>,
     /// Ids of the calls that the client's conversation holds: no new call has one of them.
     pub taken_ids: Arc<TakenIds>,
+    /// About how many tokens the request has. A stream begins with them where its upstream counts them at the end:
+    /// Claude Code takes a conversation whose input is 0 for one that never fills the context.
+    pub input_tokens: u64,
 }
 
 /// What bridges an upstream's silence: clients count events, and some of them no comments.
@@ -95,6 +100,8 @@ pub struct MessagesWriter {
     /// What is thought next begins a paragraph of the thinking that is open.
     paragraph: bool,
     refused: bool,
+    /// What the upstream has counted before it said anything.
+    foreseen: Option<Usage>,
     finish: Option<Stopped>,
     begun: bool,
     ended: bool,
@@ -126,13 +133,14 @@ impl MessagesWriter {
     pub fn new(asked: Written) -> Self {
         MessagesWriter {
             blocks: Blocks::new(asked.streams),
-            calls: Calls::new(Arc::clone(&asked.names.taken_ids)),
+            calls: Calls::new(Arc::clone(&asked.known.taken_ids)),
             asked,
             id: Vec::new(),
             model: Vec::new(),
             waiting: Vec::new(),
             paragraph: false,
             refused: false,
+            foreseen: None,
             finish: None,
             begun: false,
             ended: false,
@@ -153,7 +161,7 @@ impl MessagesWriter {
     /// The message up to its content.
     fn heading(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"id\":\"");
-        match &self.asked.names.id {
+        match &self.asked.known.id {
             Some(id) => string::spell(id, out),
             None if self.id.is_empty() => out.extend_from_slice(b"msg_0"),
             None => out.extend_from_slice(&self.id),
@@ -170,7 +178,7 @@ impl MessagesWriter {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        match &self.asked.names.id {
+        match &self.asked.known.id {
             Some(id) => self.calls.name_after(id),
             None => self.calls.name_after(&string::decode(&self.id)),
         }
@@ -182,7 +190,11 @@ impl MessagesWriter {
         );
         self.heading(out);
         out.extend_from_slice(b"],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");
-        out.extend_from_slice(usage::NONE_YET.as_bytes());
+        let estimate = Usage {
+            input_tokens: Some(self.asked.known.input_tokens),
+            ..Usage::default()
+        };
+        usage::begin(self.foreseen.as_ref().unwrap_or(&estimate), out);
         out.extend_from_slice(b"}}\n\n");
     }
 
@@ -350,6 +362,12 @@ pub fn error(failure: &Failure<'_>, out: &mut Vec<u8>) {
 }
 
 impl Writer for MessagesWriter {
+    fn foresee(&mut self, usage: &Usage) {
+        if usage.input_tokens.is_some_and(|tokens| tokens > 0) {
+            self.foreseen = Some(usage.clone());
+        }
+    }
+
     fn write(&mut self, piece: &Piece<'_>, out: &mut Vec<u8>) {
         if self.ended {
             return;

@@ -11,9 +11,9 @@ fn asked(streams: bool) -> Written {
     Written {
         streams,
         model: Some("claude-x".into()),
-        names: MessageNames {
+        known: KnownMessage {
             id: Some("msg_7".into()),
-            ..MessageNames::default()
+            ..KnownMessage::default()
         },
     }
 }
@@ -311,9 +311,9 @@ fn ids_of_calls_are_new_to_the_conversation() {
     let taken = ["call_0", "call_0_1", "toolu_7_2"];
     let ids = |streams| {
         let asked = Written {
-            names: MessageNames {
+            known: KnownMessage {
                 taken_ids: Arc::new(taken.map(Into::into).into()),
-                ..asked(streams).names
+                ..asked(streams).known
             },
             ..asked(streams)
         };
@@ -501,7 +501,7 @@ fn what_a_message_keeps_is_counted() {
 fn what_the_upstream_is_called_is_shown_where_nothing_else_is_asked_for() {
     let asked = Written {
         model: None,
-        names: MessageNames::default(),
+        known: KnownMessage::default(),
         ..asked(false)
     };
     let head = Piece::Head(Head {
