@@ -1,4 +1,4 @@
-"""Write `docs/settings.md` from the configuration's model.
+"""Write `docs/settings.md` from the configuration's model, and `docs/profiles.md` from the profiles.
 
 `python -m docs.generate`, in the project's root.
 """
@@ -6,9 +6,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sluicegate.config import Config, Section, Setting, settings
+import yaml
 
-TARGET = Path(__file__).parent / "settings.md"
+from sluicegate.config import Config, Profile, Section, Setting, profiles, settings
+
+FOLDER = Path(__file__).parent
 
 _HEAD = """\
 # Settings
@@ -20,6 +22,50 @@ of bytes, or a number with a unit: `64kB`, `64MB`, `64KiB`, `64MiB`, and so on u
 makes no difference. `NAME` stands for a name of your own, and `[]` for each entry of a list. Any value may be
 `${VARIABLE}` or `${VARIABLE:-default}`, which stands for a variable of the environment.
 """
+
+
+_PROFILES_HEAD = """\
+# Profiles
+
+This file is made from `python/sluicegate/profiles` by `python -m docs.generate`: change the profiles there.
+
+`profile: NAME` says what kind of server an upstream is, and stands for the settings that follow from it.
+What the upstream's own entry says goes before it; of mappings, member by member. `sluicegate profiles NAME`
+prints the same.
+
+"""
+
+
+def profiles_page() -> str:
+    """The whole file: a table of all profiles, and a part for each."""
+    rows = [
+        "| profile | server | `api` | the key's variable | `base_url` |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in profiles():
+        where = one.base_url or one.address
+        cells = (_code(one.name), one.title, _code(one.apis), _code(one.key_variable), _code(where))
+        rows.append("| " + " | ".join(cells) + " |")
+    return _PROFILES_HEAD + "\n".join([*rows, *(part for one in profiles() for part in _profile(one)), ""])
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _profile(one: Profile) -> Iterator[str]:
+    yield f"\n## {one.name}\n"
+    yield f"{one.about}\n"
+    yield f"```yaml\nupstreams:\n  {one.name}:"
+    yield from (f"    {line}" for line in one.example.splitlines())
+    yield f"models: {{tiny: {one.name}}}\n```"
+    if one.settings:
+        yield "\nIt stands for:\n\n```text"
+        yield yaml.safe_dump(dict(one.settings), sort_keys=False, width=100).rstrip()
+        yield "```"
+    if one.deviations:
+        yield ""
+        yield from (f"- {sentence}" for sentence in one.deviations)
 
 
 def page() -> str:
@@ -52,4 +98,5 @@ def _rows(members: list[Setting]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(page(), encoding="utf-8")
+    (FOLDER / "settings.md").write_text(page(), encoding="utf-8")
+    (FOLDER / "profiles.md").write_text(profiles_page(), encoding="utf-8")

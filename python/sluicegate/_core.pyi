@@ -272,9 +272,8 @@ class ChatTarget:
     """How requests for a response are put to an upstream that serves Chat Completions only.
 
     `instructions_role`: `system` or `developer`. `reasoning_field`, of earlier turns: `reasoning_content`,
-    `reasoning` or `none`. `max_tokens_field`: `max_tokens` or `max_completion_tokens`. Of clients of
-    Messages, `late_system`: `system` or `user`; `effort_ceiling`: the highest effort that is sent;
-    `thinking_off`: `nothing`, `effort` or `template`. `omit`: members of the chat request that are not sent.
+    `reasoning` or `none`. Of clients of Messages, `late_system`: `system` or `user`; `effort_ceiling`: the
+    highest effort that is sent; `thinking_off`: `nothing`, `effort` or `template`.
     """
 
     def __new__(
@@ -282,23 +281,19 @@ class ChatTarget:
         *,
         instructions_role: str = "system",
         reasoning_field: str = "reasoning_content",
-        max_tokens_field: str = "max_tokens",
         late_system: str = "system",
         effort_ceiling: str = "high",
         thinking_off: str = "nothing",
-        omit: Sequence[str] | None = None,
     ) -> ChatTarget: ...
 
 @final
 class ResponsesTarget:
     """How requests to Chat Completions are put to an upstream that serves Responses only.
 
-    `takes_reasoning`: it takes the reasoning of earlier turns as text. `omit`: members that are not sent.
+    `takes_reasoning`: it takes the reasoning of earlier turns as text.
     """
 
-    def __new__(
-        cls, *, takes_reasoning: bool = False, omit: Sequence[str] | None = None
-    ) -> ResponsesTarget: ...
+    def __new__(cls, *, takes_reasoning: bool = False) -> ResponsesTarget: ...
 
 @final
 class MessagesTarget:
@@ -307,8 +302,7 @@ class MessagesTarget:
     `max_tokens`: for clients that give no bound. `thinking`: how its models are told to think, `adaptive`,
     `budget` or `none`. `signed`: only reasoning that it has signed itself goes back to it. `inline_system`:
     it takes messages of the system's between others. `cache`: how long it is asked to keep prompts, `off`,
-    `5m` or `1h`. `rest`: what becomes of members that nobody here knows, `pass` or `drop`. `omit`: members
-    that are not sent.
+    `5m` or `1h`. `rest`: what becomes of members that nobody here knows, `pass` or `drop`.
     """
 
     def __new__(
@@ -320,20 +314,39 @@ class MessagesTarget:
         inline_system: bool = False,
         cache: str = "off",
         rest: str = "pass",
-        omit: Sequence[str] | None = None,
     ) -> MessagesTarget: ...
+
+@final
+class MemberEdits:
+    """How the members of requests to one API differ for an upstream, whoever wrote them.
+
+    `omit`: not sent. `rename`: pairs of names; where a request has the second, too, the first is not sent.
+    `add`: names, and values as JSON, for requests without a member of that name. Raises ValueError for a
+    value that is no JSON.
+    """
+
+    def __new__(
+        cls,
+        *,
+        omit: Sequence[str] | None = None,
+        rename: Sequence[tuple[str, str]] | None = None,
+        add: Sequence[tuple[str, str]] | None = None,
+    ) -> MemberEdits: ...
 
 @final
 class Upstream:
     """One inference server: where it is, how it is spoken to. Made once, with a connection pool of its own.
 
-    `headers` are set on each request. `api_key` is sent as a bearer token, but in `x-api-key` to a Messages
-    API where `x_api_key` is true. `serves`: what it has of `chat`, `responses` and `messages` (default:
-    `chat`); a request to another of them is translated to the first. `repair`: its Responses streams are made
-    anew; `harmony`: its content is the raw text of gpt-oss. `forward_headers`, `reply_headers`: names that
-    are passed on, up and down, beside those that always are. `ask_usage`: send
-    `stream_options.include_usage`. `socket`: the path of a Unix socket to connect to, whatever the URL's
-    host. `client_certificate`: paths of a PEM certificate chain and its key.
+    `paths`: pairs of an endpoint's usual path below `base_url` and the one that it has there, with
+    `{model}` for the model's name; `stream_paths`: the same for streams; `query`: encoded, on each request.
+    `headers` are set on each request. `api_key` goes in `key_header`, as a bearer token in `authorization`;
+    None: `x-api-key` to a Messages API, otherwise `authorization`. `edits`: by the API's name. `serves`:
+    what it has of `chat`, `responses` and `messages` (default: `chat`); a request to another of them is
+    translated to the first. `repair`: its Responses streams are made anew; `harmony`: its content is the
+    raw text of gpt-oss. `forward_headers`, `reply_headers`: names that are passed on, up and down, beside
+    those that always are. `ask_usage`: send `stream_options.include_usage`. `socket`: the path of a Unix
+    socket to connect to, whatever the URL's host. `client_certificate`: paths of a PEM certificate chain
+    and its key.
     Raises `sluicegate.errors.ConfigurationError` for a base URL that is not http or https, and for files
     that cannot be used.
     """
@@ -343,13 +356,17 @@ class Upstream:
         name: str,
         base_url: str,
         *,
+        paths: Sequence[tuple[str, str]] | None = None,
+        stream_paths: Sequence[tuple[str, str]] | None = None,
+        query: str = "",
         headers: _Headers | None = None,
         api_key: bytes | None = None,
-        x_api_key: bool = True,
+        key_header: str | None = None,
         serves: Sequence[str] | None = None,
         chat: ChatTarget | None = None,
         responses: ResponsesTarget | None = None,
         messages: MessagesTarget | None = None,
+        edits: Sequence[tuple[str, MemberEdits]] | None = None,
         repair: bool = False,
         harmony: bool = False,
         deadlines: Deadlines | None = None,

@@ -29,7 +29,7 @@ async def wire(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WireSt
         "keys": [{"name": "team", "key": "sk-client"}],
         "upstreams": {
             "local": {"api": "messages", "api_key": "sk-upstream"},
-            "bearer": {"api": "messages", "api_key": "sk-upstream", "messages": {"auth": "bearer"}},
+            "bearer": {"api": "messages", "api_key": "sk-upstream", "key_header": "authorization"},
             "away": {"api": "messages", "base_url": away},
             "passing": {"api": "messages", "forward_authorization": True},
             "chats": {},

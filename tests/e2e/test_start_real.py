@@ -47,12 +47,12 @@ async def gateway(llama_cpp: LlamaCppProcess, tmp_path: Path) -> AsyncIterator[G
 async def test_llama_cpp_is_known_by_its_list(gateway: GatewayProcess, llama_cpp: LlamaCppProcess) -> None:
     line = await gateway.wait_line(event="discovered")
     assert line["upstream"] == "local"
-    assert (line["models"], line["api"], line["repair"]) == (1, "both", True)
+    assert (line["models"], line["profile"]) == (1, "llama_cpp")
     assert line["base_url"] == llama_cpp.base_url
     async with asyncio.timeout(10):
         while "curl" not in gateway.stderr:  # noqa: ASYNC110 - a pipe tells nobody of its end
             await asyncio.sleep(0.01)
-    assert "set for llamacpp: api: both, repair: true" in gateway.stderr
+    assert "profile: llama_cpp" in gateway.stderr
     async with httpx.AsyncClient(base_url=gateway.api_url, timeout=30) as client:
         listed = (await client.get("/models")).json()
         assert [entry["id"] for entry in listed["data"]] == [NAME]

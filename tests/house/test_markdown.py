@@ -11,7 +11,7 @@ MAX_WIDTH = 120
 README_LINES = 150
 RECIPE_LINES = 12
 # A program writes them: one wide table after the other.
-WRITTEN_BY_PROGRAMS = ("benches/load/results", "docs/settings.md")
+WRITTEN_BY_PROGRAMS = ("benches/load/results", "docs/profiles.md", "docs/settings.md")
 NOT_OURS = {"target", ".venv", ".real", "node_modules", ".pytest_cache"}
 # Everybody writes into it at once: it is brought into shape with a release.
 ANY_WIDTH = {"CHANGELOG.md"}

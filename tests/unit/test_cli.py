@@ -168,7 +168,7 @@ def test_serve_without_anything_lists_what_answers(
     assert "sluicegate serve --upstream http://127.0.0.1:11434    # a, b, c and 1 more" in done.stderr
     monkeypatch.setattr(serving, "local_servers", dict)
     done = run("serve", XDG_CONFIG_HOME=str(tmp_path))
-    assert "11434 (Ollama), 8000 (vLLM), 8080 (llama.cpp), 30000 (SGLang), 1234 (LM Studio)" in done.stderr
+    assert "on the usual ports of this machine: 8080, 8000, 1234, 11434, 30000." in done.stderr
     assert served == []
 
 

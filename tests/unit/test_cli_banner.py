@@ -51,8 +51,8 @@ def test_models_and_what_was_set_are_told(state: Path) -> None:
         }
     )
     assert "  models     embed-1, it's, b, c, d and 3 more\n" in text
-    assert "  upstreams  a: http://a:8000/v1 (7 models; set for vllm: api: both)\n" in text
-    assert "             b: http://b:8000/v1 (1 model; set for llamacpp: api: both, repair: true)\n" in text
+    assert "  upstreams  a: http://a:8000/v1 (7 models; profile: vllm)\n" in text
+    assert "             b: http://b:8000/v1 (1 model; profile: llama_cpp)\n" in text
     assert f"kept for 30 days in {state / 'sluicegate' / 'responses.db'}," in text
     # A model that may chat, and a name that a shell would break.
     assert body(text)["model"] == "it's"

@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from sluicegate.cli import main
-from sluicegate.config import check_file
-from sluicegate.discovery import PROVIDERS, Listing
+from sluicegate.config import check_file, profiles
+from sluicegate.discovery import Listing
 
 # The command has the name of its module.
 module = import_module("sluicegate.cli.init")
@@ -19,8 +19,8 @@ module = import_module("sluicegate.cli.init")
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for provider in PROVIDERS:
-        monkeypatch.delenv(provider.variable, raising=False)
+    for profile in profiles():
+        monkeypatch.delenv(profile.key_variable or "NONE", raising=False)
     return tmp_path / "sluicegate.yaml"
 
 
@@ -46,7 +46,7 @@ def test_the_file_is_good_and_explains_itself(file: Path) -> None:
     # What it says of defaults is so.
     assert report.config is not None
     assert report.config == report.config.model_validate(
-        {"upstreams": {"local": {"base_url": "http://127.0.0.1:11434/v1", "discover": True}}}
+        {"upstreams": {"local": {"profile": "ollama", "discover": True}}}
     )
 
 
@@ -73,7 +73,7 @@ def test_upstreams_are_those_that_are_named(file: Path) -> None:
     # YAML would read a bare `no` as false.
     assert upstreams(file.with_name("x.yaml")) == {
         "gpu-1": {"base_url": "http://gpu-1:8000/v1", "discover": True},
-        "no": {"base_url": "https://api.openai.com/v1", "api_key": "${MY_KEY}", "discover": True},
+        "no": {"profile": "openai", "api_key": "${MY_KEY}", "discover": True},
     }
     assert "sekrit" not in file.with_name("x.yaml").read_text() + done.output
 
@@ -89,25 +89,29 @@ def test_keys_of_the_environment_are_named_and_not_written(file: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "sekrit" not in file.read_text() + done.output
     found = upstreams(file)
-    assert list(found) == ["openai", "groq"]
-    assert found["openai"] == {
-        "base_url": "https://api.openai.com/v1",
-        "api_key": "${OPENAI_API_KEY}",
-        "api": "both",
-        "discover": True,
+    assert found == {
+        "groq": {"profile": "groq", "api_key": "${GROQ_API_KEY}", "discover": True},
+        "openai": {"profile": "openai", "api_key": "${OPENAI_API_KEY}", "discover": True},
     }
+    report = check_file(file, {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "b"})
+    assert (report.faults, report.warnings) == ((), ())
 
 
 def test_servers_of_this_machine_are_looked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {11434: "http://127.0.0.1:11434/v1", 8000: "http://127.0.0.1:8000/v1"}
+    found = {port: f"http://127.0.0.1:{port}/v1" for port in (11434, 8000, 30000, 8080)}
+    owners = {8000: "vllm", 8080: "sglang"}
     monkeypatch.setattr(
-        module, "local_servers", lambda: {port: Listing(url, ("m",)) for port, url in found.items()}
+        module,
+        "local_servers",
+        lambda: {port: Listing(url, ("m",), owners.get(port, "")) for port, url in found.items()},
     )
     assert run("--detect").exit_code == 0
     assert json.dumps(upstreams(file)) == json.dumps(
         {
             "ollama": {"base_url": found[11434], "discover": True},
-            "local": {"base_url": found[8000], "discover": True},
+            "local": {"profile": "vllm", "discover": True},
+            "local-2": {"base_url": found[30000], "discover": True},
+            "local-3": {"profile": "sglang", "base_url": found[8080], "discover": True},
         }
     )
 

@@ -17,8 +17,8 @@ WHOLE = """\
 model_list:
   - model_name: gpt-4o
     litellm_params:
-      model: azure/gpt-4o-eu
-      api_base: https://example.azure.com
+      model: sagemaker/gpt-4o-eu
+      api_base: https://example.com
   - model_name: tiny
     litellm_params:
       model: openai/org/tiny-q4
@@ -67,10 +67,9 @@ def test_what_has_a_counterpart_is_a_good_configuration(tmp_path: Path) -> None:
                 "api_key": "${LOCAL_KEY}",
                 "deadlines": {"total": 300, "first_token": 20},
             },
-            "ollama": {"base_url": "http://127.0.0.1:11434/v1", "deadlines": {"total": 600}},
+            "ollama": {"profile": "ollama", "deadlines": {"total": 600}},
             "openai": {
-                "base_url": "https://api.openai.com/v1",
-                "api": "both",
+                "profile": "openai",
                 "api_key": "${OPENAI_API_KEY}",
                 "headers": {"openai-organization": "org-1"},
                 "deadlines": {"total": 600},
@@ -90,8 +89,7 @@ def test_the_rest_is_listed_by_line(tmp_path: Path) -> None:
     file = tmp_path / "litellm.yaml"
     lines = [line.removeprefix(f"{file}:") for line in run(file, WHOLE).stderr.splitlines()]
     assert lines == [
-        "4: model_list[0].litellm_params.model: is of azure, whose API is not OpenAI's: "
-        "has no counterpart, left out",
+        "4: model_list[0].litellm_params.model: is of sagemaker, which has no counterpart: it is left out",
         "13: model_list[1].litellm_params.rpm: has no counterpart",
         "16: model_list[2]: serves tiny, too: upstreams are tried in order, not in turns",
         "18: model_list[2].model_info.tier: has no counterpart",
@@ -105,12 +103,19 @@ def test_the_rest_is_listed_by_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "params", "upstream", "route"),
     [
-        ("vllm/org/x", {"api_base": "http://h/v1/"}, {"base_url": "http://h/v1", "api": "both"}, "h/org/x"),
-        ("groq/x", {"api_base": "http://h/v1", "api_key": "a${b}"}, {"base_url": "http://h/v1",
-         "api_key": "a$${b}"}, "h/x"),
-        ("groq/x", {}, {"base_url": "https://api.groq.com/openai/v1", "api_key": "${GROQ_API_KEY}"},
-         "groq/x"),
-        ("ollama_chat/x", {"api_base": "http://h:1"}, {"base_url": "http://h:1/v1"}, "h/x"),
+        ("vllm/org/x", {"api_base": "http://h/v1/"}, {"profile": "vllm", "base_url": "http://h/v1"},
+         "h/org/x"),
+        ("groq/x", {"api_base": "http://h/v1", "api_key": "a${b}"}, {"profile": "groq",
+         "base_url": "http://h/v1", "api_key": "a$${b}"}, "h/x"),
+        ("groq/x", {}, {"profile": "groq", "api_key": "${GROQ_API_KEY}"}, "groq/x"),
+        ("ollama_chat/x", {"api_base": "http://h:1"}, {"profile": "ollama", "base_url": "http://h:1/v1"},
+         "h/x"),
+        ("openai/x", {"api_base": "http://h/v1"}, {"base_url": "http://h/v1"}, "h/x"),
+        ("anthropic/x", {"api_base": "https://h", "api_key": "os.environ/A"}, {"profile": "anthropic",
+         "base_url": "https://h/v1", "api_key": "${A}"}, "h/x"),
+        ("azure/gpt-eu", {"api_base": "https://r.openai.azure.com/", "api_version": "2025-01-01-preview"},
+         {"profile": "azure_deployments", "base_url": "https://r.openai.azure.com",
+          "query": {"api-version": "2025-01-01-preview"}}, "azure/gpt-eu"),
         ("x", {"api_base": "os.environ/API_BASE"}, {"base_url": "${API_BASE}"}, "upstream/x"),
     ],
 )  # fmt: skip

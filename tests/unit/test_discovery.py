@@ -166,8 +166,9 @@ async def test_names_that_cannot_be_are_left_out(server: Server) -> None:
 
 
 def test_the_variable_of_a_provider_is_known() -> None:
-    assert key_variable("https://api.openai.com/v1") == "OPENAI_API_KEY"
-    assert key_variable("https://api.openai.com.example/v1") is None
+    assert key_variable(upstream("https://api.openai.com/v1")) == "OPENAI_API_KEY"
+    assert key_variable(upstream("https://api.openai.com.example/v1")) is None
+    assert key_variable(upstream("http://h/v1", profile="groq")) == "GROQ_API_KEY"
 
 
 # === merging ===
@@ -220,8 +221,10 @@ def test_patterns_and_a_prefix_say_what_is_served() -> None:
         ("vllm", {}, "both", False),
         ("llamacpp", {}, "both", True),
         ("library", {}, "chat", False),
-        ("llamacpp", {"api": "chat"}, "chat", False),
+        ("llamacpp", {"api": "messages"}, "messages", True),
         ("llamacpp", {"repair": False}, "both", False),
+        ("llamacpp", {"profile": "generic"}, "chat", False),
+        ("llamacpp", {"profile": "sglang"}, "chat", False),
     ],
 )
 def test_settings_follow_from_the_server_unless_they_are_made(

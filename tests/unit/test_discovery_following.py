@@ -117,7 +117,12 @@ async def test_each_change_is_told_once(
     await until(lambda: len(taken) == 2)
     assert models(taken[-1]) == ["x", "y"]
     assert [event for event, _ in log.lines] == ["discovered", "discovered"]
-    assert log.lines[0][1] == {"upstream": "a", "models": 1, "base_url": "http://a/v1"}
+    assert log.lines[0][1] == {
+        "upstream": "a",
+        "models": 1,
+        "profile": "generic",
+        "base_url": "http://a/v1",
+    }
 
 
 async def test_who_refuses_is_asked_again_soon_and_is_forwarded_to_meanwhile(

@@ -21,6 +21,7 @@ fn requests(criterion: &mut Criterion<CpuTime>) {
         model: Some("meta-llama/Llama-3.1-8B-Instruct"),
         usage: UsageAsk::Ask,
         stream: None,
+        ..RequestEdit::default()
     };
     for (name, body) in [
         ("request, 1 KiB", agent_request(1 << 10)),

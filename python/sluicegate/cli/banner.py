@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sluicegate.config import spelled
-from sluicegate.discovery import Listing, NoListing, key_variable, settings_of
+from sluicegate.config import GENERIC, UpstreamConfig
+from sluicegate.discovery import Listing, NoListing, key_variable
 from sluicegate.responses import store_faults, store_path
 
 if TYPE_CHECKING:
@@ -57,23 +57,17 @@ def _answer(ready: "Ready", name: str) -> str:
     answer = ready.answers.get(name)
     if isinstance(answer, Listing):
         counted = f"{len(answer.models)} model{'' if len(answer.models) == 1 else 's'}"
-        # What is served now has these settings already.
-        plain = type(upstream)(base_url=upstream.base_url)
-        found = settings_of(plain, answer)
-        made = ", ".join(
-            f"{setting}: {spelled(value) if setting == 'api' else json.dumps(value)}"
-            for setting, value in found.items()
-            if setting != "base_url" and getattr(upstream, setting) == value
+        return (
+            f" ({counted})" if upstream.profile == GENERIC else f" ({counted}; profile: {upstream.profile})"
         )
-        return f" ({counted}; set for {answer.owner}: {made})" if made else f" ({counted})"
     if answer is None:
         return " (has not answered yet)"
-    return f" ({_reason(answer, upstream.base_url, has_key=upstream.api_key is not None)})"
+    return f" ({_reason(answer, upstream)})"
 
 
-def _reason(answer: NoListing, base_url: str, *, has_key: bool) -> str:
-    if answer.kind == "unauthorized" and not has_key:
-        variable = key_variable(base_url) or "VARIABLE"
+def _reason(answer: NoListing, upstream: UpstreamConfig) -> str:
+    if answer.kind == "unauthorized" and upstream.api_key is None:
+        variable = key_variable(upstream) or "VARIABLE"
         return f"{answer.reason}: add `--key-env {variable}` after its --upstream, or `api_key` in a file"
     if answer.kind == "unreachable":
         return f"{answer.reason}: it is asked again every 5 s"

@@ -86,7 +86,7 @@ def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listin
             continue
         hint = None
         if answer.kind == "unauthorized":
-            variable = key_variable(config.upstreams[name].base_url) or "VARIABLE"
+            variable = key_variable(config.upstreams[name]) or "VARIABLE"
             hint = f"`api_key: ${{{variable}}}`"
         faults.append(ConfigurationFault(path, answer.reason, hint))
     for name, model in config.models.items():

@@ -1,7 +1,7 @@
 """`init`: write a configuration to begin with."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,15 +9,15 @@ import click
 
 from sluicegate.cli.places import local_servers
 from sluicegate.cli.reports import load
-from sluicegate.cli.upstreams import UpstreamCommand, given, name_for, upstream_options
+from sluicegate.cli.upstreams import UpstreamCommand, given, name_for, place_of, upstream_options
 
 
 @dataclass(frozen=True, slots=True)
 class _Server:
     name: str
-    url: str
+    place: Mapping[str, str]
+    """Its profile, its URL, or both."""
     variable: str | None = None
-    api: str = ""
     remark: str = ""
 
 
@@ -45,7 +45,7 @@ def init(
 
     Keys are never written: the file names the variables that hold them.
     """
-    servers = [_Server(one.name, one.url, one.variable) for one in given(upstreams, key_envs)]
+    servers = [_Server(one.name, place_of(one.url), one.variable) for one in given(upstreams, key_envs)]
     if detect:
         servers += _detected(servers)
     if from_env:
@@ -54,7 +54,7 @@ def init(
         places = {"on the usual ports": detect, "in the environment": from_env}
         looked = " and ".join(place for place, asked in places.items() if asked)
         raise click.ClickException(f"found nothing {looked}: name a server with --upstream URL.")
-    text = _text(servers or [_Server("local", "http://127.0.0.1:11434/v1", remark="Ollama")])
+    text = _text(servers or [_Server("local", {"profile": "ollama"}, remark="http://127.0.0.1:11434/v1")])
     if str(output) == "-":
         click.echo(text, nl=False)
         return
@@ -73,26 +73,29 @@ def init(
 
 
 def _detected(known: Iterable[_Server]) -> list[_Server]:
-    from sluicegate.discovery import LOCAL_SERVERS
+    from sluicegate import discovery
+    from sluicegate.config import profile
 
     known = list(known)
     found: list[_Server] = []
     for port, listing in local_servers().items():
-        if listing.base_url in {server.url for server in known}:
+        if listing.base_url in {server.place.get("base_url") for server in known}:
             continue
         name = name_for(listing.base_url, [server.name for server in (*known, *found)])
-        found.append(_Server(name, listing.base_url, remark=f"found on the port of {LOCAL_SERVERS[port]}"))
+        usual = ", ".join(profile(one).title for one in discovery.local_servers()[port])
+        place = place_of(listing.base_url, listing.owner)
+        found.append(_Server(name, place, remark=f"found on port {port} ({usual})"))
     return found
 
 
 def _from_environment(known: Iterable[_Server]) -> list[_Server]:
-    from sluicegate.discovery import PROVIDERS
+    from sluicegate.config import profiles
 
     taken = {server.name for server in known}
     return [
-        _Server(one.name, one.base_url, one.variable, one.api if one.api != "chat" else "")
-        for one in PROVIDERS
-        if os.environ.get(one.variable) and one.name not in taken
+        _Server(one.name, {"profile": one.name}, one.key_variable)
+        for one in profiles()
+        if one.is_hosted and os.environ.get(one.key_variable or "") and one.name not in taken
     ]
 
 
@@ -101,20 +104,14 @@ def _text(servers: Iterable[_Server]) -> str:
 
 
 def _upstream(server: _Server) -> str:
-    remark = f"    # {server.remark}\n" if server.remark else ""
-    lines = [f"  {_quoted(server.name)}:\n{remark}    base_url: {_quoted(server.url)}"]
+    lines = [f"  {_quoted(server.name)}:"]
+    if server.remark:
+        lines.append(f"    # {server.remark}")
+    lines += [f"    {name}: {_quoted(value)}" for name, value in server.place.items()]
     if server.variable is not None:
         lines.append(f"    api_key: ${{{server.variable}}}")
-    if server.api:
-        lines.append(f"    api: {server.api}    # {_APIS[server.api]}")
     lines.append("    discover: true    # ask it for its models, and serve them")
     return "\n".join(lines) + "\n"
-
-
-_APIS = {
-    "both": "Chat Completions and the Responses API",
-    "messages": "Anthropic's Messages API",
-}
 
 
 def _quoted(text: str) -> str:
@@ -138,7 +135,7 @@ server:
 #   - name: me
 #     key: ${MY_KEY}
 
-# ${NAME} is taken from the environment: no secret need stand here.
+# ${NAME} is taken from the environment: no secret need stand here. `sluicegate profiles` lists profiles.
 upstreams:
 """
 

@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sluicegate.cli.upstreams import name_for
-from sluicegate.discovery import PROVIDERS
+from sluicegate.config import GENERIC, Profile, profile, profiles
 
 Place = tuple[str | int, ...]
 
@@ -16,22 +16,8 @@ _PER_MILLION = Decimal(1_000_000)
 # What a deadline of ours may be at most.
 _LONGEST_SECONDS = 30 * 24 * 3600
 
-# By LiteLLM's word before the model's name: our provider's.
-_HOSTED = {
-    "openai": "openai",
-    "text-completion-openai": "openai",
-    "openrouter": "openrouter",
-    "groq": "groq",
-    "mistral": "mistral",
-    "deepseek": "deepseek",
-    "xai": "xai",
-    "together_ai": "together",
-    "fireworks_ai": "fireworks",
-}
-# Servers of OpenAI's API that have no address of their own.
-_ELSEWHERE = frozenset({"hosted_vllm", "vllm", "lm_studio", "llamafile", "litellm_proxy", "custom_openai"})
-_OLLAMA = frozenset({"ollama", "ollama_chat"})
-_OLLAMA_URL = "http://127.0.0.1:11434"
+# Servers of OpenAI's API that have no address of their own, and no profile.
+_ELSEWHERE = frozenset({"llamafile", "litellm_proxy", "custom_openai"})
 
 _PRICES = {
     "input_cost_per_token": "input",
@@ -121,8 +107,8 @@ class _Translation:
         upstream = self._upstream(params_place, target, params)
         if upstream is None:
             return
-        url, model, data = upstream
-        served = self._upstream_name(url, data)
+        model, data = upstream
+        served = self._upstream_name(data)
         if name.endswith("*"):
             # `openai/*` serves whatever the upstream lists, under that prefix.
             prefix = name.removesuffix("*")
@@ -138,7 +124,8 @@ class _Translation:
                 routes.append(route)
         self._price(name, params_place, params)
         self._price(name, (*place, "model_info"), info)
-        used = {"model", "api_base", "api_key", "extra_headers", "organization", *_DEADLINES, *_PRICES}
+        used = {"model", "api_base", "api_key", "api_version", "extra_headers", "organization"}
+        used |= _DEADLINES.keys() | _PRICES.keys()
         for setting in params:
             if setting not in used:
                 self._remark((*params_place, setting), _NO_COUNTERPART)
@@ -148,36 +135,33 @@ class _Translation:
 
     def _upstream(
         self, place: Place, target: str, params: Mapping[str, Any]
-    ) -> tuple[str, str, dict[str, Any]] | None:
-        """Where it is (a URL, or a variable that holds one), its name for the model, and its settings."""
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Its name for the model, and its settings."""
         kind, slash, model = target.partition("/")
         if not slash:
             kind, model = "openai", target
         base = params.get("api_base")
         url = _text(base) if isinstance(base, str) and base else ""
         key = _text(params["api_key"]) if isinstance(params.get("api_key"), str) else ""
-        data: dict[str, Any] = {}
-        if kind in _HOSTED:
-            provider = next(one for one in PROVIDERS if one.name == _HOSTED[kind])
-            if not url:
-                url, key = provider.base_url, key or f"${{{provider.variable}}}"
-                if provider.api != "chat":
-                    data["api"] = provider.api
-        elif kind in _OLLAMA:
-            url = url or _OLLAMA_URL
-            if "${" not in url and not url.rstrip("/").endswith("/v1"):
-                url = f"{url.rstrip('/')}/v1"
-        elif kind in _ELSEWHERE:
-            if not url:
-                self._remark((*place, "model"), f"is of {kind}, and has no `api_base`: it is left out")
-                return None
-            if kind in ("hosted_vllm", "vllm"):
-                data["api"] = "both"
-        else:
-            self._remark(
-                (*place, "model"), f"is of {kind}, whose API is not OpenAI's: {_NO_COUNTERPART}, left out"
-            )
+        known = _profile_of(kind)
+        if known is None:
+            self._remark((*place, "model"), f"is of {kind}, which {_NO_COUNTERPART}: it is left out")
             return None
+        data: dict[str, Any] = {}
+        # An address of somebody's own may be any server's that speaks OpenAI's API.
+        if known.name != GENERIC and not (url and known.name == "openai"):
+            data["profile"] = known.name
+        if not url and not known.is_hosted and known.name != "ollama":
+            self._remark((*place, "model"), f"is of {kind}, and has no `api_base`: it is left out")
+            return None
+        url = _address(known, url)
+        if not url and known.is_hosted:
+            key = key or f"${{{known.key_variable}}}"
+        if url:
+            data["base_url"] = url
+        version = params.get("api_version")
+        if isinstance(version, str) and "query" in known.settings:
+            data["query"] = {"api-version": _text(version)}
         if key:
             data["api_key"] = key
             if not key.startswith("${"):
@@ -190,7 +174,7 @@ class _Translation:
             self._seconds(deadlines, ours, params.get(theirs), (*place, theirs))
         if deadlines:
             data["deadlines"] = deadlines
-        return url.rstrip("/"), model, data
+        return model, data
 
     def _headers(self, place: Place, params: Mapping[str, Any]) -> dict[str, str]:
         extra = self._mapping(params.get("extra_headers"), (*place, "extra_headers"))
@@ -200,12 +184,12 @@ class _Translation:
             headers["openai-organization"] = _text(organization)
         return headers
 
-    def _upstream_name(self, url: str, data: Mapping[str, Any]) -> str:
+    def _upstream_name(self, wanted: Mapping[str, Any]) -> str:
         """The upstream with these settings, made if there is none yet."""
-        wanted = {"base_url": url, **data}
         for name, known in self._upstreams.items():
             if {key: value for key, value in known.items() if key != "discover"} == wanted:
                 return name
+        url = wanted.get("base_url") or profile(wanted.get("profile", GENERIC)).base_url or ""
         name = name_for(url if "${" not in url else "", self._upstreams)
         self._upstreams[name] = dict(wanted)
         return name
@@ -279,6 +263,23 @@ class _Translation:
 
     def _remark(self, place: Place, message: str) -> None:
         self._result.remarks.append((place, message))
+
+
+def _profile_of(kind: str) -> Profile | None:
+    """By LiteLLM's word before the model's name."""
+    if kind in _ELSEWHERE:
+        return profile(GENERIC)
+    return next((one for one in profiles() if kind in one.litellm), None)
+
+
+def _address(known: Profile, url: str) -> str:
+    """What they have as `api_base`, as ours. Empty: the usual one."""
+    url = url.rstrip("/")
+    # Theirs are Ollama's own API and Anthropic's without the version.
+    needs_version = known.name in ("ollama", "anthropic")
+    if url and needs_version and "${" not in url and not url.endswith("/v1"):
+        url = f"{url}/v1"
+    return "" if url == known.base_url else url
 
 
 def _pairs(entries: Any) -> Iterator[tuple[int, str, list[str]]]:

@@ -40,10 +40,11 @@ def ask_all(upstreams: "Mapping[str, UpstreamConfig]") -> "dict[str, Listing | N
 
 def local_servers(ports: Iterable[int] | None = None) -> "dict[int, Listing]":
     """The servers on this machine's loopback address that list models, by port."""
+    from sluicegate import discovery
     from sluicegate.config import UpstreamConfig
-    from sluicegate.discovery import LOCAL_SERVERS, Listing, ask
+    from sluicegate.discovery import Listing, ask
 
-    asked = tuple(LOCAL_SERVERS if ports is None else ports)
+    asked = tuple(discovery.local_servers() if ports is None else ports)
 
     async def answers() -> "list[Listing | NoListing]":
         upstreams = (UpstreamConfig(base_url=f"http://127.0.0.1:{port}") for port in asked)

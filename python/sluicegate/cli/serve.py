@@ -129,7 +129,7 @@ class _NothingToServe(click.ClickException):
         super().__init__("there is no configuration")
 
     def format_message(self) -> str:
-        from sluicegate.discovery import LOCAL_SERVERS
+        from sluicegate.discovery import local_servers as usual
 
         places = "\n".join(f"  {path}" for path in configuration_paths())
         lines = ["There is no configuration. These were looked for:", places, ""]
@@ -141,7 +141,7 @@ class _NothingToServe(click.ClickException):
                 more = f" and {len(listing.models) - 3} more" if len(listing.models) > 3 else ""
                 lines.append(f"  sluicegate serve --upstream http://127.0.0.1:{port}    # {names}{more}")
         else:
-            ports = ", ".join(f"{port} ({name})" for port, name in LOCAL_SERVERS.items())
+            ports = ", ".join(map(str, usual()))
             lines += [
                 f"No inference server answers on the usual ports of this machine: {ports}.",
                 "Name one, or try the scripted upstream, which needs no model:",

@@ -104,16 +104,15 @@ def _named(found: Iterable[Given]) -> list[Given]:
 
 def name_for(url: str, taken: Iterable[str] = ()) -> str:
     """A name for the server at `url` that is none of `taken`."""
-    from sluicegate.discovery import LOCAL_SERVERS, PROVIDERS
+    from sluicegate.config import profile_at
 
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "upstream", parts.port
     except ValueError:
         host, port = "upstream", None
-    base = next((one.name for one in PROVIDERS if urlsplit(one.base_url).hostname == host), "")
-    if not base and port == 11434:
-        base = LOCAL_SERVERS[port].lower()
+    known = profile_at(url)
+    base = known.name if known is not None else "ollama" if port == 11434 else ""
     if not base:
         base = "local" if _is_address(host) or host == "localhost" else host.split(".")[-2:][0]
     name, number = base, 2
@@ -130,11 +129,21 @@ def _is_address(host: str) -> bool:
     return True
 
 
+def place_of(url: str, owner: str = "") -> dict[str, str]:
+    """The settings that say where a server is, and what it is, as its URL or its models' `owner` tell."""
+    from sluicegate.config import profile_at, profile_of_owner
+
+    known = profile_of_owner(owner) or profile_at(url)
+    if known is None:
+        return {"base_url": url}
+    return {"profile": known.name} if url == known.base_url else {"profile": known.name, "base_url": url}
+
+
 def as_data(upstreams: Iterable[Given]) -> dict[str, dict[str, Any]]:
     """The `upstreams` of a configuration, as in a file: a key is the variable that holds it."""
     data: dict[str, dict[str, Any]] = {}
     for one in upstreams:
-        data[one.name] = {"base_url": one.url, "discover": True}
+        data[one.name] = {**place_of(one.url), "discover": True}
         if one.variable is not None:
             data[one.name]["api_key"] = f"${{{one.variable}}}"
     return data

@@ -13,23 +13,30 @@ from sluicegate.config.model import (
     Config,
     CostConfig,
     CostStyle,
-    DeadlineConfig,
-    Dialect,
     StoreConfig,
-    UpstreamConfig,
 )
 from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.names import matches as wildcard_matches
 from sluicegate.config.names import target as alias_target
 from sluicegate.config.policies import PolicyConfig
 from sluicegate.config.prices import PriceConfig, TierConfig
+from sluicegate.config.profiles import (
+    GENERIC,
+    Profile,
+    profile,
+    profile_at,
+    profile_of_owner,
+    profiles,
+)
 from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section
 from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig
 from sluicegate.config.settings import Setting, settings
+from sluicegate.config.upstream import DeadlineConfig, Dialect, UpstreamConfig
 
 __all__ = [
+    "GENERIC",
     "NEED_RESTART",
     "Amounts",
     "ApiName",
@@ -50,6 +57,7 @@ __all__ = [
     "PolicyConfig",
     "PriceConfig",
     "ProbeConfig",
+    "Profile",
     "Rate",
     "Report",
     "RetryConfig",
@@ -71,6 +79,10 @@ __all__ = [
     "load_change",
     "load_data",
     "load_file",
+    "profile",
+    "profile_at",
+    "profile_of_owner",
+    "profiles",
     "settings",
     "spelled",
     "wildcard_matches",

@@ -14,7 +14,10 @@ from sluicegate.config.environment import expand
 from sluicegate.config.model import Config
 from sluicegate.config.names import matches
 from sluicegate.config.nearest import close_to, nearest, shape
+from sluicegate.config.profiles import profile
+from sluicegate.config.section import Section
 from sluicegate.config.source import Place, Source, read
+from sluicegate.config.upstream import UpstreamConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
 # Pydantic's words for these are about Python; the reader wrote YAML or TOML.
@@ -161,7 +164,10 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
         )
     for name, upstream in config.upstreams.items():
         # One that is asked for its models is also asked below /v1.
-        if upstream.discover is None and not urlsplit(upstream.base_url).path:
+        known = profile(upstream.profile)
+        if not (
+            upstream.discover or upstream.paths or known.base_url == upstream.base_url or _path(upstream)
+        ):
             yield source.fault(
                 ("upstreams", name, "base_url"),
                 "has no path: most servers answer below /v1 only",
@@ -172,6 +178,17 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 ("upstreams", name, "forward_authorization"),
                 "passes the clients' keys for this gateway on",
                 "give the upstream an `api_key`, or leave `keys` out",
+            )
+        if known.is_hosted and not _has_key(upstream):
+            yield source.fault(
+                ("upstreams", name),
+                f"has no key, and {known.title} wants one",
+                f"`api_key: ${{{known.key_variable}}}`",
+            )
+        alone = UpstreamConfig.model_validate({"base_url": upstream.base_url, **known.settings})
+        for place in _said_already(source.data["upstreams"][name], known.settings, upstream, alone):
+            yield source.fault(
+                ("upstreams", name, *place), f"says what the profile {known.name} says already", "take it out"
             )
         for setting in upstream.without_effect:
             yield source.fault(
@@ -196,3 +213,28 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 "has no price for cached input: a reply that used the cache has no cost",
                 "add `cached_input`",
             )
+
+
+def _path(upstream: UpstreamConfig) -> str:
+    return urlsplit(upstream.base_url).path
+
+
+def _has_key(upstream: UpstreamConfig) -> bool:
+    return upstream.api_key is not None or upstream.forward_authorization or bool(upstream.headers)
+
+
+def _said_already(
+    own: Mapping[str, Any], known: Mapping[str, Any], now: object, alone: object
+) -> Iterator[Place]:
+    """Where `own` settings have the value that they would have by the profile's (`known`) alone."""
+
+    def of(settings: object, name: str) -> object:
+        return settings[name] if isinstance(settings, Mapping) else getattr(settings, name)
+
+    for name in own.keys() & known.keys():
+        ours, theirs = of(now, name), of(alone, name)
+        if isinstance(ours, Section | Mapping) and isinstance(own[name], Mapping):
+            for place in _said_already(own[name], known[name], ours, theirs):
+                yield (name, *place)
+        elif ours == theirs:
+            yield (name,)

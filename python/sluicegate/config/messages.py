@@ -4,24 +4,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from sluicegate.config.section import Section
-from sluicegate.config.values import Name, Positive
+from sluicegate.config.members import MembersConfig
+from sluicegate.config.values import Positive
 
-KeyHeader = Literal["x-api-key", "bearer"]
 CountTokens = Literal["forward", "estimate", "off"]
 Thinking = Literal["adaptive", "budget", "none"]
 Cache = Literal["off", "5m", "1h"]
 Rest = Literal["pass", "drop"]
 
 
-class MessagesConfig(Section):
+class MessagesConfig(MembersConfig):
     """How requests to the Messages API are put to a server, and how input tokens are counted for it."""
 
-    auth: KeyHeader = Field(
-        default="x-api-key",
-        description="How requests to its Messages API carry `api_key`: x-api-key: in the header of this name "
-        "(Anthropic); bearer: as `Authorization: Bearer …` (vLLM).",
-    )
     count_tokens: CountTokens | None = Field(
         default=None,
         description="What becomes of `POST /v1/messages/count_tokens`. forward: the server counts; estimate: "
@@ -54,7 +48,4 @@ class MessagesConfig(Section):
         default="pass",
         description="Members of requests that the gateway does not know. pass: they are sent; drop: they are "
         "not, for a server that refuses them (Anthropic).",
-    )
-    omit: tuple[Name, ...] = Field(
-        default=(), description="Members of requests that the server refuses, and that are not sent to it."
     )

@@ -6,7 +6,7 @@ unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes 
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -15,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from sluicegate.config.apis import ApiName, Apis, spelled
 from sluicegate.config.callers import (
     CallerConfig,
     KeyConfig,
@@ -25,9 +24,7 @@ from sluicegate.config.callers import (
     check_keys,
     check_limits,
 )
-from sluicegate.config.discover import DiscoverConfig, whole_form
 from sluicegate.config.limits import LimitSet
-from sluicegate.config.messages import CountTokens, MessagesConfig
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
 from sluicegate.config.prices import PriceConfig
@@ -35,266 +32,23 @@ from sluicegate.config.quantities import fault
 from sluicegate.config.routing import MOST_HEADERS, RoutingConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
+from sluicegate.config.upstream import UpstreamConfig
 from sluicegate.config.values import (
     Alias,
-    BaseUrl,
     Bytes,
     Count,
-    ExistingFile,
-    ForwardedHeaders,
     MemoryBytes,
     ModelName,
     Name,
     Positive,
-    ReplyHeaders,
     Retention,
     Seconds,
     Secret,
-    SecretHeaders,
     UpstreamName,
 )
 
-# The dialects of usage that the core reads; None in a configuration: told from the reply itself.
-Dialect = Literal[
-    "openai",
-    "anthropic",
-    "cohere",
-    "deepseek",
-    "gemini",
-    "groq",
-    "llama.cpp",
-    "mistral",
-    "ollama",
-    "perplexity",
-    "xai",
-]
-InstructionsRole = Literal["system", "developer"]
-ReasoningField = Literal["reasoning_content", "reasoning", "none"]
-MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
-LateSystem = Literal["system", "user"]
-Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
-ThinkingOff = Literal["nothing", "effort", "template"]
-TextFormat = Literal["auto", "harmony"]
-Streaming = Literal["auto", "always", "never"]
 Access = Literal["open", "keys"]
 CostStyle = Literal["openrouter", "cocoon", "none"]
-
-
-class DeadlineConfig(Section):
-    """How long to wait for an upstream; null: without limit. Keep-alives do not count as tokens."""
-
-    connect: Seconds | None = Field(default=5.0, description="Until a connection is there, TLS included.")
-    first_byte: Seconds | None = Field(default=600.0, description="Until the reply begins.")
-    first_token: Seconds | None = Field(
-        default=600.0,
-        description="Until the first text, reasoning or tool call. Balancers in front of the gateway close a "
-        "connection that is silent for 60 s: set `server.keepalive_seconds` below that, or this.",
-    )
-    between_tokens: Seconds | None = Field(
-        default=120.0, description="Between one text, reasoning or tool call and the next."
-    )
-    total: Seconds | None = Field(
-        default=3600.0, description="From the request's sending to the reply's end."
-    )
-
-
-class ChatConfig(Section):
-    """How requests of the Responses API are translated for a server of Chat Completions."""
-
-    instructions_role: InstructionsRole = Field(
-        default="system", description="The role that `instructions` and developer messages are given."
-    )
-    reasoning_field: ReasoningField = Field(
-        default="reasoning_content",
-        description="The member of a message that carries the reasoning of earlier turns; none: not sent.",
-    )
-    max_tokens_field: MaxTokensField = Field(
-        default="max_tokens", description="The member that carries the limit of output tokens."
-    )
-    late_system: LateSystem = Field(
-        default="system",
-        description="Where system messages go that a client of Messages sends between others. user: into the "
-        "user's next message, for chat templates that allow one only in front.",
-    )
-    effort_ceiling: Effort = Field(
-        default="high",
-        description="The highest effort that the server knows; a client of Messages may ask for more.",
-    )
-    thinking_off: ThinkingOff = Field(
-        default="nothing",
-        description="How the server is told that a client of Messages wants no thinking. effort: "
-        "`reasoning_effort: none`; template: `chat_template_kwargs: {enable_thinking: false}`.",
-    )
-    omit: tuple[Name, ...] = Field(
-        default=(),
-        description="Members of requests that the server refuses, and that are not sent to it "
-        "(`prompt_cache_key`, for example).",
-    )
-
-
-class ResponsesConfig(Section):
-    """How chat requests are translated for a server that has the Responses API only."""
-
-    takes_reasoning: bool = Field(
-        default=False,
-        description="The server takes the reasoning of earlier turns as text (vLLM does; OpenAI does not).",
-    )
-    omit: tuple[Name, ...] = Field(
-        default=(), description="Members of requests that the server refuses, and that are not sent to it."
-    )
-
-
-class UpstreamConfig(Section):
-    """One inference server."""
-
-    base_url: BaseUrl = Field(description="The server's URL without the endpoint: http://127.0.0.1:8000/v1")
-    api_key: Secret | None = Field(
-        default=None,
-        description="Sent as `Authorization: Bearer …`, but to a Messages API as `messages.auth` says.",
-    )
-    api: Apis = Field(
-        default=("chat",),
-        description="What the server has: Chat Completions, the Responses API, Anthropic's Messages API, or "
-        "several (both: the first two). What it has is forwarded as it comes, so what the server cannot do "
-        "is left for the server to refuse; other requests are translated to the first of the list, and what "
-        "that cannot do (`file_search`, `conversation` with chat) is refused by name.",
-    )
-    chat: ChatConfig = Field(
-        default=ChatConfig(),
-        description="How requests are translated to Chat Completions, where `api` has not their own first.",
-    )
-    responses: ResponsesConfig = Field(
-        default=ResponsesConfig(), description="How chat requests are translated, with `api: responses`."
-    )
-    messages: MessagesConfig = Field(
-        default=MessagesConfig(),
-        description="How its Messages API is spoken to, and how input tokens are counted.",
-    )
-    discover: DiscoverConfig | None = Field(
-        default=None, description="true: ask the server which models it serves, and serve them."
-    )
-    repair: bool = Field(
-        default=False,
-        description="Write the events of its Responses and Messages streams again, for a server that breaks "
-        "the protocol (llama.cpp).",
-    )
-    format: TextFormat = Field(
-        default="auto",
-        description="harmony: decode the raw text of gpt-oss that the server sends as content; auto: do not.",
-    )
-    dialect: Dialect | None = Field(
-        default=None, description="How the server reports usage; null: it is recognised from the reply."
-    )
-    stream_options: bool = Field(
-        default=True,
-        description="Ask for usage in streams; false: for a server that refuses `stream_options`.",
-    )
-    streaming: Streaming = Field(
-        default="auto",
-        description="Whether the server is asked to stream; auto: as the client asks. The reply is converted "
-        "where the client asked otherwise.",
-    )
-    deadlines: DeadlineConfig = Field(default=DeadlineConfig(), description="How long to wait for it.")
-    headers: SecretHeaders = Field(default={}, description="Headers to set on every request to it.")
-    forward_authorization: bool = Field(
-        default=False,
-        description="Pass the client's own `Authorization` header on, and to a Messages API `x-api-key`.",
-    )
-    forward_headers: ForwardedHeaders = Field(
-        default=(), description="Headers of the client's request to pass on beside the usual ones."
-    )
-    reply_headers: ReplyHeaders = Field(
-        default=(), description="Headers of its replies to pass on to clients beside the usual ones."
-    )
-    http2: bool = Field(
-        default=False, description="Use HTTP/2: with prior knowledge on http, by ALPN on https."
-    )
-    socket: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A Unix socket to connect to; `base_url` then gives the `Host` header and the path.",
-    )
-    ca_file: ExistingFile | None = Field(
-        default=None, description="The authorities to trust in place of the usual ones, PEM."
-    )
-    client_cert_file: ExistingFile | None = Field(
-        default=None,
-        description="The gateway's own certificate and its chain, PEM, where the server asks for one.",
-    )
-    client_key_file: ExistingFile | None = Field(
-        default=None, description="The private key of `client_cert_file`, PEM."
-    )
-    pool_idle_seconds: Seconds = Field(
-        default=4.0,
-        description="How long an idle connection is kept. Below the 5 s after which self-hosted servers "
-        "close one themselves.",
-    )
-    pool_max_idle: Count = Field(default=256, description="How many idle connections a thread keeps.")
-
-    @field_validator("discover", mode="before")
-    @classmethod
-    def _discover(cls, value: object) -> object:
-        return whole_form(value)
-
-    @property
-    def without_effect(self) -> list[str]:
-        """The settings that are given and that only matter where `api` is another."""
-        # What is translated, is translated to the first.
-        target = None if len(self.api) == len(get_args(ApiName)) else self.api[0]
-        applies = {
-            "chat": target == "chat",
-            "responses": target == "responses",
-            "messages": "messages" in self.api or self.messages.count_tokens is not None,
-            "repair": "responses" in self.api or "messages" in self.api,
-            "format": "chat" in self.api,
-        }
-        return [name for name, does in applies.items() if not does and name in self.model_fields_set]
-
-    @property
-    def apis(self) -> str:
-        """`api` as a file would have it."""
-        return spelled(self.api)
-
-    @property
-    def counts_tokens(self) -> CountTokens:
-        """What becomes of a request to count the tokens of an input."""
-        return self.messages.count_tokens or ("forward" if "messages" in self.api else "off")
-
-    @model_validator(mode="after")
-    def _certificate_with_key(self) -> Self:
-        if (self.client_cert_file is None) != (self.client_key_file is None):
-            raise fault(
-                "client_certificate",
-                "has one of `client_cert_file` and `client_key_file`",
-                "give both, or neither",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _counted_by_who_can(self) -> Self:
-        if self.messages.count_tokens == "forward" and "messages" not in self.api:
-            raise fault(
-                "count_tokens",
-                "has `count_tokens: forward`, and the server has no Messages API",
-                "say `estimate` or `off`, or add messages to `api`",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _one_authorization(self) -> Self:
-        own = "messages" in self.api and self.messages.auth == "x-api-key"
-        credentials = {"authorization", "x-api-key"} if own else {"authorization"}
-        sources = {
-            "api_key": self.api_key is not None,
-            "headers": any(name.lower() in credentials for name in self.headers),
-            "forward_authorization": self.forward_authorization,
-        }
-        named = [name for name, present in sources.items() if present]
-        if len(named) > 1:
-            raise fault(
-                "authorization", f"sets the authorization more than once: {', '.join(named)}", "keep one"
-            )
-        return self
 
 
 class CostConfig(Section):

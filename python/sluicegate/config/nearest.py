@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
-from sluicegate.config.model import Config, UpstreamConfig
+from sluicegate.config.messages import MessagesConfig
+from sluicegate.config.model import Config
 from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.settings import settings
+from sluicegate.config.upstream import UpstreamConfig
 
 # The names that other gateways and clients have for settings, and that look like none of ours.
 _ELSEWHERE: Mapping[type[Section], Mapping[str, str]] = {
@@ -37,6 +39,7 @@ _ELSEWHERE: Mapping[type[Section], Mapping[str, str]] = {
         "body_limit": "max_body_bytes",
         "ssl": "tls",
     },
+    MessagesConfig: {"auth": "key_header"},
     UpstreamConfig: {
         "timeout": "deadlines",
         "timeouts": "deadlines",
@@ -51,6 +54,10 @@ _ELSEWHERE: Mapping[type[Section], Mapping[str, str]] = {
         "token": "api_key",
         "verify": "ca_file",
         "extra_headers": "headers",
+        "provider": "profile",
+        "type": "profile",
+        "api_version": "query",
+        "auth_header": "key_header",
     },
 }
 

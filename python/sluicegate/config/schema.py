@@ -36,4 +36,6 @@ def json_schema() -> dict[str, Any]:
     schema = Config.model_json_schema(mode="validation", schema_generator=_FileSchema)
     # An upstream that lists its models makes them unnecessary, which `required` cannot say.
     schema["required"].remove("models")
+    # So does a profile an upstream's address.
+    schema["$defs"]["UpstreamConfig"]["required"].remove("base_url")
     return {"$schema": DIALECT, **schema}

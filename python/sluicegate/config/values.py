@@ -21,6 +21,9 @@ _CONNECTION_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
 )
 
+# RFC 3986, section 3.3: what may stand in a path as it is.
+_PATH = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*")
+
 MAX_THREADS = 256
 
 
@@ -116,7 +119,7 @@ def _base_url(value: str) -> str:
     if url.username is not None or url.password is not None:
         raise fault("url", "carries a user or a password", "put the secret into `api_key` or `headers`")
     if url.query or url.fragment:
-        raise fault("url", "has a query or a fragment", "give the part before `/chat/completions` only")
+        raise fault("url", "has a query or a fragment", "a query has its place in `query`")
     path = url.path.rstrip("/")
     if path.endswith("/completions"):
         raise fault("url", "names an endpoint", "give the part before `/chat/completions` only")
@@ -150,6 +153,24 @@ def header_name(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
     return name
+
+
+def _credential_header(name: str) -> str:
+    if header_name(name).lower() in _CONNECTION_HEADERS:
+        raise fault("header", f"{name} belongs to the connection", "such as `api-key`")
+    return name.lower()
+
+
+def _paths(paths: Mapping[str, str]) -> Mapping[str, str]:
+    for usual, path in paths.items():
+        for text in (usual, path):
+            if not _PATH.fullmatch(text.replace("{model}", "")):
+                raise fault(
+                    "path",
+                    "has a path that is none",
+                    "such as {/v1/embeddings: /embed}; {model} stands for the model's name",
+                )
+    return paths
 
 
 def _header_names(names: tuple[str, ...], never: frozenset[str]) -> tuple[str, ...]:
@@ -233,6 +254,8 @@ ExistingFile = Annotated[str, AfterValidator(_file)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 SecretHeaders = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 ForwardedHeaders = Annotated[tuple[str, ...], AfterValidator(_forwarded_headers)]
+KeyHeader = Annotated[str, AfterValidator(_credential_header)]
+EndpointPaths = Annotated[Mapping[str, str], AfterValidator(_paths)]
 ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 # Every number that becomes a time, a size or a count has an end: none may overflow where it is added to
 # another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.

@@ -2,20 +2,18 @@
 
 from sluicegate.discovery.asking import ASK_SECONDS, Listing, NoListing, ask
 from sluicegate.discovery.following import Discovery
-from sluicegate.discovery.merging import Found, merge, settings_of
-from sluicegate.discovery.places import LOCAL_SERVERS, PROVIDERS, Provider, key_variable
+from sluicegate.discovery.merging import Found, fitted, merge
+from sluicegate.discovery.places import key_variable, local_servers
 
 __all__ = [
     "ASK_SECONDS",
-    "LOCAL_SERVERS",
-    "PROVIDERS",
     "Discovery",
     "Found",
     "Listing",
     "NoListing",
-    "Provider",
     "ask",
+    "fitted",
     "key_variable",
+    "local_servers",
     "merge",
-    "settings_of",
 ]

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from sluicegate.config import UpstreamConfig
+from sluicegate.config import UpstreamConfig, profile
 from sluicegate.discovery.fetching import Endpoint, FetchFailed, Reply, fetch
 
 ASK_SECONDS = 2.0
@@ -42,11 +42,12 @@ async def ask(upstream: UpstreamConfig, seconds: float = ASK_SECONDS) -> Listing
 
     Sent are the upstream's own key and headers, never a client's. Where there is no list at `base_url`, it is
     looked for below `/v1`, and the other way round for a URL without a path or with that one: a server's root
-    may have endpoints of the same names that are not OpenAI's (llama.cpp's `/embeddings`). A bare array at
+    may have endpoints of the same names that are not OpenAI's (llama.cpp's `/embeddings`). What a profile has
+    as the server's URL is not doubted. A bare array at
     the root is llms.py's list: it serves OpenAI's API below `/v1`, and answers `/v1/models` with a page.
     """
     answer: Listing | NoListing | None = None
-    for base_url in _places(upstream.base_url):
+    for base_url in _places(upstream):
         try:
             reply = await fetch(_endpoint(upstream, base_url), seconds)
         except FetchFailed as error:
@@ -58,7 +59,10 @@ async def ask(upstream: UpstreamConfig, seconds: float = ASK_SECONDS) -> Listing
     return answer or NoListing("no_list", "has no URL to ask")
 
 
-def _places(base_url: str) -> tuple[str, ...]:
+def _places(upstream: UpstreamConfig) -> tuple[str, ...]:
+    base_url = upstream.base_url
+    if base_url == profile(upstream.profile).base_url:
+        return (base_url,)
     path = _path(base_url)
     if path == "/v1":
         return (base_url, base_url.removesuffix("/v1"))
@@ -78,7 +82,9 @@ def _endpoint(upstream: UpstreamConfig, base_url: str) -> Endpoint:
     certificate = None
     if upstream.client_cert_file is not None and upstream.client_key_file is not None:
         certificate = upstream.client_cert_file, upstream.client_key_file
-    return Endpoint(f"{base_url}/models", headers, upstream.socket, upstream.ca_file, certificate)
+    query = f"?{urlencode(upstream.query)}" if upstream.query else ""
+    url = f"{base_url}{upstream.paths.get('/v1/models', '/models')}{query}"
+    return Endpoint(url, headers, upstream.socket, upstream.ca_file, certificate)
 
 
 def key_headers(upstream: UpstreamConfig) -> dict[str, str]:
@@ -87,10 +93,8 @@ def key_headers(upstream: UpstreamConfig) -> dict[str, str]:
     headers = {"anthropic-version": ANTHROPIC_VERSION} if only_messages else {}
     if upstream.api_key is not None:
         key = upstream.api_key.get_secret_value()
-        if only_messages and upstream.messages.auth == "x-api-key":
-            headers["x-api-key"] = key
-        else:
-            headers["authorization"] = f"Bearer {key}"
+        name = upstream.key_header or ("x-api-key" if only_messages else "authorization")
+        headers[name] = f"Bearer {key}" if name == "authorization" else key
     return headers
 
 

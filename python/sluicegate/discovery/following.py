@@ -5,9 +5,9 @@ from asyncio import sleep
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sluicegate.config import Config, UpstreamConfig, spelled
+from sluicegate.config import Config, UpstreamConfig
 from sluicegate.discovery.asking import Listing, NoListing, ask
-from sluicegate.discovery.merging import Found, merge, settings_of
+from sluicegate.discovery.merging import Found, fitted, merge
 from sluicegate.telemetry import Log, where
 
 # An inference server that starts is there within seconds or minutes; a refused connection costs nothing.
@@ -160,9 +160,13 @@ class Discovery:
 
     def _tell(self, name: str, followed: _Followed, answer: Listing | NoListing) -> None:
         if isinstance(answer, Listing):
-            changes = settings_of(followed.upstream, answer)
-            if "api" in changes:
-                changes["api"] = spelled(changes["api"])
-            self._log.info("discovered", upstream=name, models=len(answer.models), **changes)
+            served = fitted(followed.upstream, answer)
+            self._log.info(
+                "discovered",
+                upstream=name,
+                models=len(answer.models),
+                profile=served.profile,
+                base_url=served.base_url,
+            )
         else:
             self._log.warning("discovery_failed", upstream=name, reason=answer.reason)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from sluicegate.config import (
     Config,
@@ -11,19 +10,10 @@ from sluicegate.config import (
     ModelConfig,
     RouteConfig,
     UpstreamConfig,
+    profile_of_owner,
     wildcard_matches,
 )
 from sluicegate.discovery.asking import Listing
-
-_BOTH = ("chat", "responses")
-
-# What `owned_by` says in the sources of these servers, and what they need: vLLM and llama.cpp serve the
-# Responses API beside Chat Completions, and the events of llama.cpp's break its protocol.
-_SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "vllm": {"api": _BOTH},
-    "llamacpp": {"api": _BOTH, "repair": True},
-    "llama.cpp": {"api": _BOTH, "repair": True},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +45,7 @@ def merge(config: Config, listings: Mapping[str, Listing | None]) -> Found:
         listing = listings[name]
         if listing is None:
             continue
-        changes = settings_of(upstream, listing)
-        if changes:
-            upstreams[name] = upstream.model_copy(update=changes)
+        upstreams[name] = fitted(upstream, listing)
         for model in listing.models:
             public = _public_name(model, upstream.discover)
             # A star in it would make it a wildcard.
@@ -81,16 +69,17 @@ def _matched(config: Config, listings: Mapping[str, Listing | None]) -> Iterator
                     yield name.replace("*", listed[len(before) : len(listed) - len(after)])
 
 
-def settings_of(upstream: UpstreamConfig, listing: Listing) -> dict[str, Any]:
-    """The settings of `upstream` that follow from its list, without those that the configuration has made."""
-    changes = dict(_SETTINGS.get(listing.owner.lower(), {}))
-    if "api" in upstream.model_fields_set:
-        # The others go with the API that was told.
-        changes = {}
-    changes = {name: value for name, value in changes.items() if name not in upstream.model_fields_set}
+def fitted(upstream: UpstreamConfig, listing: Listing) -> UpstreamConfig:
+    """`upstream` as its list shows it: where its endpoints were found, and with the profile of the server
+    that the list names, unless the configuration names one. Its own settings go before the profile's.
+    """
+    found = None if "profile" in upstream.model_fields_set else profile_of_owner(listing.owner)
+    if found is not None:
+        own = upstream.model_dump(exclude_unset=True)
+        return UpstreamConfig.model_validate({**own, "profile": found.name, "base_url": listing.base_url})
     if listing.base_url != upstream.base_url:
-        changes["base_url"] = listing.base_url
-    return changes
+        return upstream.model_copy(update={"base_url": listing.base_url})
+    return upstream
 
 
 def _public_name(model: str, discover: DiscoverConfig) -> str | None:

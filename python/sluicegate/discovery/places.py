@@ -1,45 +1,25 @@
-"""Where inference servers usually are: ports of this machine, and providers with their keys' variables."""
+"""Where inference servers usually are, and where their keys usually are: as the profiles have it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import cache
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-LOCAL_SERVERS: Mapping[int, str] = {
-    11434: "Ollama",
-    8000: "vLLM",
-    8080: "llama.cpp",
-    30000: "SGLang",
-    1234: "LM Studio",
-}
-"""By the port that each listens on where nobody says otherwise."""
+from sluicegate.config import UpstreamConfig, profile, profile_at, profiles
 
 
-class Provider(NamedTuple):
-    """A hosted API. `variable` is the environment variable that its own clients take the key from."""
-
-    name: str
-    base_url: str
-    variable: str
-    api: str = "chat"
-
-
-PROVIDERS = (
-    Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "both"),
-    Provider("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "messages"),
-    Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    Provider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    Provider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-    Provider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    Provider("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-)
+@cache
+def local_servers() -> Mapping[int, tuple[str, ...]]:
+    """The profiles of servers on this machine, by the port that each has where nobody says otherwise."""
+    found: dict[int, tuple[str, ...]] = {}
+    for one in profiles():
+        url = urlsplit(one.base_url or "")
+        if url.port is not None and ip_address(url.hostname or "").is_loopback:
+            found[url.port] = (*found.get(url.port, ()), one.name)
+    return found
 
 
-def key_variable(base_url: str) -> str | None:
+def key_variable(upstream: UpstreamConfig) -> str | None:
     """The variable that usually holds the key for this server; None where it is not known."""
-    host = urlsplit(base_url).hostname
-    for provider in PROVIDERS:
-        if urlsplit(provider.base_url).hostname == host:
-            return provider.variable
-    return None
+    at = profile_at(upstream.base_url)
+    return profile(upstream.profile).key_variable or (at.key_variable if at is not None else None)

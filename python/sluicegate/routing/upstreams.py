@@ -1,6 +1,17 @@
 """From the configuration of an upstream to the upstream that the engines know."""
 
-from sluicegate._core import ChatTarget, Deadlines, MessagesTarget, ResponsesTarget, Upstream
+import json
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+from sluicegate._core import (
+    ChatTarget,
+    Deadlines,
+    MemberEdits,
+    MessagesTarget,
+    ResponsesTarget,
+    Upstream,
+)
 from sluicegate.config import UpstreamConfig
 
 
@@ -14,22 +25,21 @@ def make_upstream(name: str, config: UpstreamConfig) -> Upstream:
     return Upstream(
         name,
         config.base_url,
+        paths=[*config.paths.items()],
+        stream_paths=[*config.stream_paths.items()],
+        query=urlencode(config.query),
         headers=headers,
         api_key=None if config.api_key is None else config.api_key.get_secret_value().encode("ascii"),
-        x_api_key=config.messages.auth == "x-api-key",
+        key_header=config.key_header,
         serves=config.api,
         chat=ChatTarget(
             instructions_role=config.chat.instructions_role,
             reasoning_field=config.chat.reasoning_field,
-            max_tokens_field=config.chat.max_tokens_field,
             late_system=config.chat.late_system,
             effort_ceiling=config.chat.effort_ceiling,
             thinking_off=config.chat.thinking_off,
-            omit=config.chat.omit,
         ),
-        responses=ResponsesTarget(
-            takes_reasoning=config.responses.takes_reasoning, omit=config.responses.omit
-        ),
+        responses=ResponsesTarget(takes_reasoning=config.responses.takes_reasoning),
         messages=MessagesTarget(
             max_tokens=config.messages.max_tokens,
             thinking=config.messages.thinking,
@@ -37,8 +47,8 @@ def make_upstream(name: str, config: UpstreamConfig) -> Upstream:
             inline_system=config.messages.inline_system,
             cache=config.messages.cache,
             rest=config.messages.rest,
-            omit=config.messages.omit,
         ),
+        edits=[*_edits(config)],
         repair=config.repair,
         harmony=config.format == "harmony",
         deadlines=Deadlines(
@@ -61,6 +71,19 @@ def make_upstream(name: str, config: UpstreamConfig) -> Upstream:
         pool_idle_seconds=config.pool_idle_seconds,
         pool_max_idle=config.pool_max_idle,
     )
+
+
+def _edits(config: UpstreamConfig) -> Iterator[tuple[str, MemberEdits]]:
+    bounds = ("max_tokens", "max_completion_tokens")
+    wanted = config.chat.max_tokens_field
+    bound = [] if wanted is None else [(name, wanted) for name in bounds if name != wanted]
+    for api, own, more in (
+        ("chat", config.chat, bound),
+        ("responses", config.responses, []),
+        ("messages", config.messages, []),
+    ):
+        added = [(name, json.dumps(value)) for name, value in own.add.items()]
+        yield api, MemberEdits(omit=own.omit, rename=[*own.rename.items(), *more], add=added)
 
 
 def _client_certificate(config: UpstreamConfig) -> tuple[str, str] | None:

@@ -32,6 +32,10 @@ _APIS: Mapping[str, Api] = {
     "/responses": "responses",
     "/messages": "messages",
     "/messages/count_tokens": "count_tokens",
+    # As Vertex has them.
+    "/count-tokens:rawPredict": "count_tokens",
+    ":rawPredict": "messages",
+    ":streamRawPredict": "messages",
     "/api/chat": "ollama",
     "/audio/speech": "speech",
     "/audio/transcriptions": "transcriptions",

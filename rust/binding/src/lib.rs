@@ -68,7 +68,8 @@ mod _core {
     use super::tariff::{PyPricing, PyTariff};
     #[pymodule_export]
     use super::upstream::{
-        PyChatTarget, PyDeadlines, PyMessagesTarget, PyResponsesTarget, PyRoute, PyUpstream,
+        PyChatTarget, PyDeadlines, PyMemberEdits, PyMessagesTarget, PyResponsesTarget, PyRoute,
+        PyUpstream,
     };
     #[pymodule_export]
     use super::usage::PyUsage;

@@ -10,15 +10,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::api::Api;
+use sluicegate_core::json::node::Node;
 use sluicegate_core::protocols::chat::request::{
-    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, MaxTokensField, ReasoningField,
-    ThinkingOff,
+    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, ReasoningField, ThinkingOff,
 };
 use sluicegate_core::protocols::messages::request::{Cache, MessagesTarget, Rest, ThinkingForm};
 use sluicegate_core::protocols::responses::request::ResponsesTarget;
 use sluicegate_core::protocols::{Serves, Targets};
+use sluicegate_core::request::MemberEdits;
 use sluicegate_core::usage::Dialect;
-use sluicegate_relay::{Deadlines, Route, Streaming, Upstream, UpstreamSettings};
+use sluicegate_relay::{Deadlines, Paths, Route, Streaming, Upstream, UpstreamSettings};
 
 use crate::errors;
 
@@ -108,17 +109,15 @@ pub(crate) struct PyChatTarget {
 impl PyChatTarget {
     #[new]
     #[pyo3(signature = (
-        *, instructions_role="system", reasoning_field="reasoning_content", max_tokens_field="max_tokens",
-        late_system="system", effort_ceiling="high", thinking_off="nothing", omit=None,
+        *, instructions_role="system", reasoning_field="reasoning_content", late_system="system",
+        effort_ceiling="high", thinking_off="nothing",
     ))]
     fn new(
         instructions_role: &str,
         reasoning_field: &str,
-        max_tokens_field: &str,
         late_system: &str,
         effort_ceiling: &str,
         thinking_off: &str,
-        omit: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let inner = ChatTarget {
             instructions_role: match instructions_role {
@@ -132,16 +131,6 @@ impl PyChatTarget {
                 "none" => ReasoningField::None,
                 other => return Err(unknown("reasoning_field", other)),
             },
-            max_tokens: match max_tokens_field {
-                "max_tokens" => MaxTokensField::MaxTokens,
-                "max_completion_tokens" => MaxTokensField::MaxCompletionTokens,
-                other => return Err(unknown("max_tokens_field", other)),
-            },
-            omit: omit
-                .unwrap_or_default()
-                .into_iter()
-                .map(Into::into)
-                .collect(),
             late_system: match late_system {
                 "system" => LateSystem::System,
                 "user" => LateSystem::User,
@@ -168,13 +157,9 @@ pub(crate) struct PyResponsesTarget {
 #[pymethods]
 impl PyResponsesTarget {
     #[new]
-    #[pyo3(signature = (*, takes_reasoning=false, omit=None))]
-    fn new(takes_reasoning: bool, omit: Option<Vec<String>>) -> Self {
-        let omit = omit.unwrap_or_default();
-        let inner = ResponsesTarget {
-            takes_reasoning,
-            omit: omit.into_iter().map(Into::into).collect(),
-        };
+    #[pyo3(signature = (*, takes_reasoning=false))]
+    fn new(takes_reasoning: bool) -> Self {
+        let inner = ResponsesTarget { takes_reasoning };
         Self { inner }
     }
 }
@@ -189,7 +174,7 @@ pub(crate) struct PyMessagesTarget {
 impl PyMessagesTarget {
     #[new]
     #[pyo3(signature = (
-        *, max_tokens=8192, thinking="adaptive", signed=true, inline_system=false, cache="off", rest="pass", omit=None,
+        *, max_tokens=8192, thinking="adaptive", signed=true, inline_system=false, cache="off", rest="pass",
     ))]
     fn new(
         max_tokens: u64,
@@ -198,9 +183,7 @@ impl PyMessagesTarget {
         inline_system: bool,
         cache: &str,
         rest: &str,
-        omit: Option<Vec<String>>,
     ) -> PyResult<Self> {
-        let omit = omit.unwrap_or_default();
         let inner = MessagesTarget {
             max_tokens,
             thinking: match thinking {
@@ -222,11 +205,49 @@ impl PyMessagesTarget {
                 "drop" => Rest::Drop,
                 other => return Err(unknown("rest", other)),
             },
-            omit: omit.into_iter().map(Into::into).collect(),
-            ..MessagesTarget::default()
         };
         Ok(Self { inner })
     }
+}
+
+/// How members of requests to one interface differ for an upstream.
+#[pyclass(name = "MemberEdits", module = "sluicegate._core", frozen)]
+pub(crate) struct PyMemberEdits {
+    inner: MemberEdits,
+}
+
+#[pymethods]
+impl PyMemberEdits {
+    #[new]
+    #[pyo3(signature = (*, omit=None, rename=None, add=None))]
+    fn new(
+        omit: Option<Vec<String>>,
+        rename: Option<Vec<(String, String)>>,
+        add: Option<Vec<(String, String)>>,
+    ) -> PyResult<Self> {
+        let add = boxed(add.unwrap_or_default());
+        for (name, value) in &add {
+            if Node::document(value.as_bytes()).is_none() {
+                return Err(PyValueError::new_err(format!(
+                    "{name} is added without JSON"
+                )));
+            }
+        }
+        let omit = omit.unwrap_or_default();
+        let inner = MemberEdits {
+            omit: omit.into_iter().map(Into::into).collect(),
+            rename: boxed(rename.unwrap_or_default()),
+            add,
+        };
+        Ok(Self { inner })
+    }
+}
+
+fn boxed(pairs: Vec<(String, String)>) -> Vec<(Box<str>, Box<str>)> {
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
 }
 
 fn unknown(name: &str, value: &str) -> PyErr {
@@ -249,8 +270,8 @@ pub(crate) struct PyUpstream {
 impl PyUpstream {
     #[new]
     #[pyo3(signature = (
-        name, base_url, *, headers=None, api_key=None, x_api_key=true, serves=None, chat=None, responses=None,
-        messages=None, repair=false, harmony=false, deadlines=None, dialect=None, ask_usage=true, streaming="auto",
+        name, base_url, *, paths=None, stream_paths=None, query="", headers=None, api_key=None, key_header=None,
+        serves=None, chat=None, responses=None, messages=None, edits=None, repair=false, harmony=false, deadlines=None, dialect=None, ask_usage=true, streaming="auto",
         forward_authorization=false, forward_headers=None, reply_headers=None, http2=false, socket=None, ca_file=None,
         client_certificate=None, pool_idle_seconds=4.0, pool_max_idle=256,
     ))]
@@ -259,13 +280,17 @@ impl PyUpstream {
         py: Python<'_>,
         name: &str,
         base_url: String,
+        paths: Option<Vec<(String, String)>>,
+        stream_paths: Option<Vec<(String, String)>>,
+        query: &str,
         headers: Option<PyHeaders>,
         api_key: Option<PyBackedBytes>,
-        x_api_key: bool,
+        key_header: Option<String>,
         serves: Option<Vec<String>>,
         chat: Option<&PyChatTarget>,
         responses: Option<&PyResponsesTarget>,
         messages: Option<&PyMessagesTarget>,
+        edits: Option<Vec<(String, PyRef<'_, PyMemberEdits>)>>,
         repair: bool,
         harmony: bool,
         deadlines: Option<&PyDeadlines>,
@@ -283,11 +308,20 @@ impl PyUpstream {
         pool_max_idle: usize,
     ) -> PyResult<Self> {
         let dialect = dialect_named(dialect)?;
+        let edits = edits.unwrap_or_default().into_iter().map(|(api, edits)| {
+            let api = Api::named(&api).ok_or_else(|| unknown("edits", &api))?;
+            Ok((api, edits.inner.clone()))
+        });
         let settings = UpstreamSettings {
             base_url,
+            paths: Paths {
+                paths: boxed(paths.unwrap_or_default()),
+                stream_paths: boxed(stream_paths.unwrap_or_default()),
+                query: query.into(),
+            },
             headers: headers.map(header_list).unwrap_or_default(),
             key: api_key.map(|key| Bytes::copy_from_slice(&key)),
-            x_api_key,
+            key_header,
             serves: serves.map(served).transpose()?.unwrap_or_default(),
             targets: Targets {
                 chat: chat.map(|chat| chat.inner.clone()).unwrap_or_default(),
@@ -298,6 +332,7 @@ impl PyUpstream {
                     .map(|messages| messages.inner.clone())
                     .unwrap_or_default(),
             },
+            edits: edits.collect::<PyResult<_>>()?,
             repair,
             harmony,
             deadlines: deadlines

@@ -5,6 +5,7 @@
 
 pub mod affinity;
 mod estimate;
+mod members;
 
 use bytes::Bytes;
 
@@ -15,6 +16,8 @@ use crate::json::splice::Splice;
 use crate::json::string;
 use crate::limits::Limits;
 use crate::record;
+
+pub use members::MemberEdits;
 
 /// Times that a member which the gateway reads may occur in one object, 16.
 ///
@@ -58,6 +61,8 @@ pub struct RequestEdit<'a> {
     pub usage: UsageAsk,
     /// Whether the upstream is to stream.
     pub stream: Option<bool>,
+    /// What else, once these are made.
+    pub members: Option<&'a MemberEdits>,
 }
 
 /// A client's request body, one JSON object, read once.
@@ -70,7 +75,7 @@ pub struct RequestEdit<'a> {
 /// let body = Bytes::from_static(br#"{"model": "fast", "stream": true, "temperature": 0.50}"#);
 /// let request = Request::parse(body, &Limits::default())?;
 /// assert_eq!(request.model(), Some("fast"));
-/// let edit = RequestEdit { model: Some("llama-3"), usage: UsageAsk::Ask, stream: None };
+/// let edit = RequestEdit { model: Some("llama-3"), usage: UsageAsk::Ask, ..RequestEdit::default() };
 /// assert_eq!(
 ///     request.edit(&edit),
 ///     r#"{"model": "llama-3", "stream": true, "temperature": 0.50,"stream_options":{"include_usage":true}}"#
@@ -317,13 +322,18 @@ impl Request {
             let comma = if members > 0 { "," } else { "" };
             splice.insert(self.end, [comma, &added.join(",")].concat());
         }
-        if splice.is_empty() {
-            return self.body.clone();
+        let edited = if splice.is_empty() {
+            self.body.clone()
+        } else {
+            let inserted: usize = splice.edits().map(|(_, with)| with.len()).sum();
+            let mut edited = Vec::with_capacity(self.body.len() + inserted);
+            splice.apply(&self.body, &mut edited);
+            edited.into()
+        };
+        match edit.members {
+            Some(members) => members.apply(&edited),
+            None => edited,
         }
-        let inserted: usize = splice.edits().map(|(_, with)| with.len()).sum();
-        let mut edited = Vec::with_capacity(self.body.len() + inserted);
-        splice.apply(&self.body, &mut edited);
-        edited.into()
     }
 
     fn set_model(&self, model: &str, splice: &mut Splice, added: &mut Vec<String>) {

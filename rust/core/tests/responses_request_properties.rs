@@ -291,7 +291,7 @@ fn chat_body() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn there_and_back_is_the_same_request(body in chat_body()) {
-        let target = ResponsesTarget { takes_reasoning: true, omit: Vec::new() };
+        let target = ResponsesTarget { takes_reasoning: true };
         let request = Request::parse(body.to_string().into(), &Limits::default()).unwrap();
         let there = from_chat(&request, &target).unwrap();
         prop_assert!(there.left_out.is_empty());

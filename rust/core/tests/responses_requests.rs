@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::chat::request::{
-    self as chat_requests, ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+    self as chat_requests, ChatTarget, InstructionsRole, ReasoningField,
 };
 use sluicegate_core::protocols::responses::request::{
     self as requests, ResponsesRequest, ResponsesTarget,
@@ -39,19 +39,8 @@ fn target(case: &Value) -> ChatTarget {
             Some("none") => ReasoningField::None,
             Some(other) => panic!("{other}"),
         },
-        max_tokens: match target["max_tokens"].as_str() {
-            None => MaxTokensField::default(),
-            Some("max_completion_tokens") => MaxTokensField::MaxCompletionTokens,
-            Some(other) => panic!("{other}"),
-        },
-        omit: omitted(target),
         ..ChatTarget::default()
     }
-}
-
-fn omitted(target: &Value) -> Vec<Box<str>> {
-    let names = target["omit"].as_array().into_iter().flatten();
-    names.map(|name| name.as_str().unwrap().into()).collect()
 }
 
 fn left_out(case: &Value) -> Value {
@@ -66,7 +55,6 @@ fn chat_requests_become_requests_for_a_response() {
         let name = &case["name"];
         let target = ResponsesTarget {
             takes_reasoning: case["target"]["takes_reasoning"] == true,
-            omit: omitted(&case["target"]),
         };
         let pretty = serde_json::to_string_pretty(&case["request"]).unwrap();
         for body in [case["request"].to_string(), pretty] {

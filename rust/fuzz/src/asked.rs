@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::chat::request::{
-    self as chat, ChatTarget, InstructionsRole, MaxTokensField, ReasoningField,
+    self as chat, ChatTarget, InstructionsRole, ReasoningField,
 };
 use sluicegate_core::protocols::responses::conversation::{Page, Turn, page};
 use sluicegate_core::protocols::responses::echo::Echo;
@@ -66,8 +66,6 @@ fn from_responses(request: &ResponsesRequest, target: u8) {
             [usize::from(target & 1)],
         reasoning: [ReasoningField::ReasoningContent, ReasoningField::None]
             [usize::from(target >> 1 & 1)],
-        max_tokens: MaxTokensField::MaxTokens,
-        omit: Vec::new(),
         ..ChatTarget::default()
     };
     let echo = Echo::of(request, "resp_1", 7);
@@ -103,7 +101,6 @@ fn from_responses(request: &ResponsesRequest, target: u8) {
 fn of_chat(request: &Request, target: u8) {
     let target = ResponsesTarget {
         takes_reasoning: target & 1 == 1,
-        omit: Vec::new(),
     };
     let read = chat::read_request(request);
     let Ok(asked) = read.and_then(|it| responses::write_request(&it, &target)) else {

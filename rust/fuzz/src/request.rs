@@ -50,6 +50,7 @@ pub fn check(input: &[u8]) {
         model: input.model,
         usage,
         stream: input.stream,
+        ..RequestEdit::default()
     };
     let edited = before.edit(&edit);
     let after = Request::parse(edited.clone(), &limits).expect("an edited request is valid");

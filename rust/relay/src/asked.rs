@@ -14,10 +14,12 @@ use sluicegate_core::protocols::messages::writing::KnownMessage;
 use sluicegate_core::protocols::responses::echo::Asked;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::protocols::{self, Target};
-use sluicegate_core::request::{Request, UsageAsk};
+use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 
+use crate::address::Address;
 use crate::fault::{Fault, FaultKind};
-use crate::upstream::{Streaming, Upstream};
+use crate::offload::{LARGE, offload};
+use crate::upstream::{Route, Streaming, Upstream};
 
 /// A request for a response.
 pub struct ResponsesAsked {
@@ -117,6 +119,34 @@ impl Form {
             taken_ids: Arc::clone(&translated.taken_ids),
             input_tokens: translated.input_tokens,
         }
+    }
+
+    /// The body of one request of `route` to `address`, where `asked` is as the client sent it. None where the engine
+    /// ends meanwhile.
+    pub(crate) async fn body(
+        &self,
+        asked: &Request,
+        route: &Route,
+        address: &Address,
+        stream: Option<bool>,
+        usage: UsageAsk,
+    ) -> Option<Bytes> {
+        let request = self.request(asked);
+        let model = (!address.names_model).then(|| Arc::clone(&route.model));
+        let members = route.upstream.edits(self.api, address);
+        let edit = move |request: &Request| {
+            request.edit(&RequestEdit {
+                model: model.as_deref(),
+                usage,
+                stream,
+                members: Some(&members),
+            })
+        };
+        if request.body().len() <= LARGE {
+            return Some(edit(request));
+        }
+        let request = request.clone();
+        offload(true, move || edit(&request)).await
     }
 
     /// Whether the reply's events are made anew.

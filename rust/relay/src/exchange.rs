@@ -14,7 +14,7 @@ use sluicegate_core::limits::Limits;
 use sluicegate_core::pipeline::ReplyPlan;
 use sluicegate_core::protocols::messages::writing::KnownMessage;
 use sluicegate_core::protocols::{self, ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
-use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
+use sluicegate_core::request::{Request, UsageAsk};
 use tokio::time::Instant;
 
 use crate::asked::{self, Form, Forms, Given, ResponsesAsked};
@@ -284,33 +284,6 @@ impl Session {
         form
     }
 
-    /// The body of one request to an upstream.
-    async fn body(
-        &self,
-        form: &Form,
-        model: &str,
-        stream: Option<bool>,
-        usage: UsageAsk,
-    ) -> Option<Bytes> {
-        let request = form.request(&self.given.as_ref()?.request);
-        if request.body().len() <= LARGE {
-            return Some(request.edit(&RequestEdit {
-                model: Some(model),
-                usage,
-                stream,
-            }));
-        }
-        let (request, model) = (request.clone(), model.to_owned());
-        let edit = move || {
-            request.edit(&RequestEdit {
-                model: Some(&model),
-                usage,
-                stream,
-            })
-        };
-        offload(true, edit).await
-    }
-
     /// One upstream, up to two extra requests to it: on a fresh connection where a pooled one proved dead, and without
     /// `stream_options` where the upstream refuses them.
     async fn attempt(&mut self, attempt: &Attempt) -> Tried {
@@ -329,30 +302,33 @@ impl Session {
             Some(_) => protocols::of(form.api).path(),
             None => &*given.path,
         };
-        let Some(uri) = upstream.uri(path) else {
+        let (stream, mut usage) = form.streaming(&given.request, &upstream);
+        let streams = stream.unwrap_or(self.streams);
+        let Some(address) = upstream.address(path, &route.model, streams) else {
             return internal();
         };
-        let (stream, mut usage) = form.streaming(&given.request, &upstream);
         let mut progress = Progress {
             started: Instant::now(),
             first_byte: None,
             last_token: None,
-            streaming: stream.unwrap_or(self.streams),
+            streaming: streams,
         };
         let mut fresh = false;
         let response = loop {
             let making = Instant::now();
-            let Some(body) = self.body(&form, &route.model, stream, usage).await else {
+            let Some(given) = &self.given else {
+                return internal();
+            };
+            let asked = &given.request;
+            let body = form.body(asked, route, &address, stream, usage).await;
+            let Some(body) = body else {
                 return Tried::Failed(Fault::new(FaultKind::Shutdown, &upstream.name));
             };
             // Its deadlines are for the upstream: what the gateway needs to make the request does not count.
             progress.started += making.elapsed();
-            let Some(given) = &self.given else {
-                return internal();
-            };
             let mut http = HttpRequest::new(Full::new(body));
             *http.method_mut() = Method::POST;
-            *http.uri_mut() = uri.clone();
+            *http.uri_mut() = address.uri.clone();
             *http.headers_mut() =
                 headers::up(&given.headers, &upstream, form.api, &self.request_id);
             let response = match self.send(http, fresh, &upstream, &progress).await {

@@ -200,9 +200,14 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
         headers.append(name, value.clone());
     }
     if let Some(key) = &upstream.key {
-        let (name, value) = match api {
-            Api::Messages if upstream.x_api_key => (X_API_KEY, &key.plain),
-            _ => (header::AUTHORIZATION, &key.bearer),
+        let usual = || match api {
+            Api::Messages => X_API_KEY,
+            _ => header::AUTHORIZATION,
+        };
+        let name = upstream.key_header.clone().unwrap_or_else(usual);
+        let value = match name == header::AUTHORIZATION {
+            true => &key.bearer,
+            false => &key.plain,
         };
         headers.insert(name, value.clone());
     }

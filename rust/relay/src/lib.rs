@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod address;
 pub mod asked;
 mod attend;
 mod body;
@@ -40,6 +41,7 @@ mod unanswered;
 pub mod upstream;
 mod wakes;
 
+pub use address::Paths;
 pub use asked::ResponsesAsked;
 pub use copies::{Copies, NotCopied, ReplyCopy, Share};
 pub use deadlines::Deadlines;

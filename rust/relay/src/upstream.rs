@@ -11,9 +11,11 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_core::api::Api;
-use sluicegate_core::protocols::{self, Serves, Targets};
+use sluicegate_core::protocols::{Serves, Targets};
+use sluicegate_core::request::MemberEdits;
 use sluicegate_core::usage::Dialect;
 
+use crate::address::{Address, Addresses, Paths};
 use crate::client::Client;
 use crate::connect::Connector;
 use crate::deadlines::Deadlines;
@@ -52,17 +54,21 @@ impl std::str::FromStr for Streaming {
 pub struct UpstreamSettings {
     /// `http://` or `https://`, with the path under which the API stands (`http://host:8000/v1`).
     pub base_url: String,
+    /// Which endpoints lie elsewhere below it than they usually do.
+    pub paths: Paths,
     /// Set on each request, in place of the client's of the same name.
     pub headers: Vec<(Bytes, Bytes)>,
     /// Our own key for it.
     pub key: Option<Bytes>,
-    /// Requests of the Messages interface carry the key as `x-api-key`; all others, and these where this is false, as a
-    /// bearer token.
-    pub x_api_key: bool,
+    /// The header that carries it: `authorization` as a bearer token, any other as it is. None: `x-api-key` to the
+    /// Messages interface, otherwise `authorization`.
+    pub key_header: Option<String>,
     /// What it serves.
     pub serves: Serves,
     /// How it wants requests of other protocols.
     pub targets: Targets,
+    /// How the members of requests to one interface differ, whoever wrote them; an interface may be left out.
+    pub edits: Vec<(Api, MemberEdits)>,
     /// Its Responses streams break the protocol: their events are made anew.
     pub repair: bool,
     /// It passes the raw text of gpt-oss models on as content.
@@ -100,11 +106,13 @@ impl Default for UpstreamSettings {
     fn default() -> Self {
         Self {
             base_url: String::new(),
+            paths: Paths::default(),
             headers: Vec::new(),
             key: None,
-            x_api_key: true,
+            key_header: None,
             serves: Serves::default(),
             targets: Targets::default(),
+            edits: Vec::new(),
             repair: false,
             harmony: false,
             deadlines: Deadlines::default(),
@@ -129,6 +137,8 @@ impl Default for UpstreamSettings {
 pub enum UpstreamError {
     /// The base URL is not an absolute http or https URL.
     BaseUrl(String),
+    /// A path or the query cannot be part of a URL.
+    Path,
     /// A header has an illegal name or value; the value is not repeated.
     Header(String),
     /// The key cannot be sent in a header; it is not repeated.
@@ -145,6 +155,7 @@ impl std::fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             UpstreamError::BaseUrl(url) => write!(f, "'{url}' is not an http or https URL"),
+            UpstreamError::Path => write!(f, "a path or the query cannot be part of a URL"),
             UpstreamError::Header(name) => {
                 write!(f, "header '{name}' has an illegal name or value")
             }
@@ -166,14 +177,13 @@ impl std::error::Error for UpstreamError {}
 pub struct Upstream {
     /// The configured name.
     pub name: Arc<str>,
-    pub(crate) base: String,
-    /// Those of the usual paths.
-    uris: Vec<(&'static str, Uri)>,
+    addresses: Addresses,
     pub(crate) headers: HeaderMap,
     pub(crate) key: Option<Key>,
-    pub(crate) x_api_key: bool,
+    pub(crate) key_header: Option<HeaderName>,
     pub(crate) serves: Serves,
     pub(crate) targets: Targets,
+    edits: Vec<(Api, Edits)>,
     pub(crate) repair: bool,
     pub(crate) harmony: bool,
     pub(crate) deadlines: Deadlines,
@@ -203,6 +213,24 @@ impl Key {
             plain: value(key)?,
             bearer: value(&[b"Bearer ", key].concat())?,
         })
+    }
+}
+
+/// The edits of requests to one interface.
+struct Edits {
+    all: Arc<MemberEdits>,
+    /// The same and no `model`, for an address that names it.
+    without_model: Arc<MemberEdits>,
+}
+
+impl Edits {
+    fn new(edits: MemberEdits) -> Self {
+        let mut without_model = edits.clone();
+        without_model.omit.push("model".into());
+        Self {
+            all: Arc::new(edits),
+            without_model: Arc::new(without_model),
+        }
     }
 }
 
@@ -236,23 +264,26 @@ impl Upstream {
         let forward_headers = names(&settings.forward_headers, headers::may_go_up)?;
         let reply_headers = names(&settings.reply_headers, headers::may_go_down)?;
         let tls = tls_config(&settings)?;
-        let base = settings.base_url.trim_end_matches('/').to_owned();
-        let uris = Api::ALL
-            .into_iter()
-            .map(|api| {
-                let path = protocols::of(api).path();
-                Ok((path, place(&base, path).parse().map_err(|_| bad_url())?))
-            })
-            .collect::<Result<_, _>>()?;
+        let addresses = Addresses::new(&settings.base_url, settings.paths.clone());
+        let addresses = addresses.ok_or(UpstreamError::Path)?;
+        let key_header = settings.key_header.as_deref().map(|name| {
+            name.parse()
+                .map_err(|_| UpstreamError::Header(name.to_owned()))
+        });
+        let edits = Api::ALL.into_iter().map(|api| {
+            let own = settings.edits.iter().find(|(of, _)| *of == api);
+            let own = own.map(|(_, edits)| edits.clone());
+            (api, Edits::new(own.unwrap_or_default()))
+        });
         Ok(Self {
             name: name.into(),
-            base,
-            uris,
+            addresses,
             headers,
             key,
-            x_api_key: settings.x_api_key,
+            key_header: key_header.transpose()?,
             serves: settings.serves.clone(),
             targets: settings.targets.clone(),
+            edits: edits.collect(),
             repair: settings.repair,
             harmony: settings.harmony,
             deadlines: settings.deadlines,
@@ -268,23 +299,19 @@ impl Upstream {
 }
 
 impl Upstream {
-    /// Where it has what clients find at `path`.
-    pub(crate) fn uri(&self, path: &str) -> Option<Uri> {
-        match self.uris.iter().find(|(known, _)| *known == path) {
-            Some((_, uri)) => Some(uri.clone()),
-            None => place(&self.base, path).parse().ok(),
-        }
+    /// Where a request for `model` to the endpoint at `path` goes, which may have a query of the client's. None for a
+    /// model that no address can name.
+    pub(crate) fn address(&self, path: &str, model: &str, streams: bool) -> Option<Address> {
+        self.addresses.of(path, model, streams)
     }
-}
 
-const VERSION: &str = "/v1";
-
-/// Where a server with this base URL has `path`: what begins with `/v1` is below the base, which stands for that;
-/// everything else (`/tokenize`, `/v2/rerank`) is beside it, at the server's root.
-fn place(base: &str, path: &str) -> String {
-    match path.strip_prefix(VERSION) {
-        Some(below) if below.starts_with('/') => format!("{base}{below}"),
-        _ => format!("{}{path}", base.strip_suffix(VERSION).unwrap_or(base)),
+    /// How members of a request to `api` differ that is sent to `address`.
+    pub(crate) fn edits(&self, api: Api, address: &Address) -> Arc<MemberEdits> {
+        let edits = self.edits.iter().find(|(of, _)| *of == api);
+        edits.map_or_else(Arc::default, |(_, edits)| match address.names_model {
+            true => Arc::clone(&edits.without_model),
+            false => Arc::clone(&edits.all),
+        })
     }
 }
 
@@ -374,28 +401,4 @@ pub struct Route {
     pub reply_model: Option<Arc<str>>,
     /// Where its client leaves, a reply is read on for its usage; else the upstream is closed at once.
     pub drain: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::place;
-
-    #[test]
-    fn the_base_stands_for_v1() {
-        for (base, path, there) in [
-            ("http://a/v1", "/v1/rerank", "http://a/v1/rerank"),
-            ("http://a/v1", "/rerank", "http://a/rerank"),
-            ("http://a/v1", "/v2/rerank", "http://a/v2/rerank"),
-            ("http://a/v1", "/v1beta/x", "http://a/v1beta/x"),
-            ("http://a/x/v1", "/tokenize", "http://a/x/tokenize"),
-            (
-                "http://a/openai",
-                "/v1/embeddings",
-                "http://a/openai/embeddings",
-            ),
-            ("http://a/openai", "/tokenize", "http://a/openai/tokenize"),
-        ] {
-            assert_eq!(place(base, path), there);
-        }
-    }
 }

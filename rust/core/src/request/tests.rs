@@ -154,6 +154,7 @@ fn a_body_that_stays_as_it_is_is_not_copied() {
             model: Some("a"),
             usage: UsageAsk::Ask,
             stream: Some(true),
+            ..RequestEdit::default()
         },
     ] {
         assert_eq!(request.edit(&edit).as_ptr(), body.as_ptr());
@@ -166,6 +167,7 @@ fn missing_members_are_added_at_the_end() {
         model: Some("m"),
         usage: UsageAsk::Ask,
         stream: Some(true),
+        ..RequestEdit::default()
     };
     let added = r#""model":"m","stream":true,"stream_options":{"include_usage":true}"#;
     assert_eq!(edited("{}", all), format!("{{{added}}}"));
@@ -219,6 +221,7 @@ fn usage_is_not_asked_for_where_nothing_streams() {
         stream: Some(false),
         usage: UsageAsk::Ask,
         model: None,
+        ..RequestEdit::default()
     };
     assert_eq!(edited(r#"{"stream":true}"#, edit), r#"{"stream":false}"#);
 }
@@ -246,6 +249,7 @@ fn stream_options_are_taken_out_with_one_comma() {
         model: Some("m"),
         usage: UsageAsk::Remove,
         stream: None,
+        ..RequestEdit::default()
     };
     assert_eq!(edited(r#"{"stream_options":1}"#, edit), r#"{"model":"m"}"#);
     assert_eq!(
@@ -346,7 +350,7 @@ proptest! {
         streams in any::<Option<bool>>(),
     ) {
         let before = parse(&text).unwrap();
-        let edited = before.edit(&RequestEdit { model: name.as_deref(), usage: ask, stream: streams });
+        let edited = before.edit(&RequestEdit { model: name.as_deref(), usage: ask, stream: streams, ..RequestEdit::default() });
         let after = Request::parse(edited.clone(), &Limits::default()).unwrap();
         prop_assert_eq!(other_members(&edited), other_members(text.as_bytes()));
         prop_assert_eq!(after.model(), name.as_deref().or(before.model()));

@@ -134,7 +134,7 @@ fn pool(upstream: &Upstream) -> Arc<Pool> {
 async fn send(upstream: &Upstream, fresh: bool) -> Result<Response<UpstreamBody>, SendError> {
     let mut request = Request::new(Full::from("{}"));
     *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = format!("{}/chat", upstream.base).parse().unwrap();
+    *request.uri_mut() = upstream.address("/v1/chat", "", false).unwrap().uri;
     soon(upstream.send(request, fresh)).await
 }
 

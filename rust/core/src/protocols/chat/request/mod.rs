@@ -8,6 +8,6 @@ mod write;
 
 pub use read::read_request;
 pub use write::{
-    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, MaxTokensField, ReasoningField,
-    ThinkingOff, write_request,
+    ChatTarget, EffortCeiling, InstructionsRole, LateSystem, ReasoningField, ThinkingOff,
+    write_request,
 };

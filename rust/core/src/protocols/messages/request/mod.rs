@@ -15,5 +15,5 @@ mod turns;
 mod write;
 
 pub use read::read_request;
-pub use target::{Cache, MessagesTarget, ModelIn, Rest, ThinkingForm};
+pub use target::{Cache, MessagesTarget, Rest, ThinkingForm};
 pub use write::write_request;

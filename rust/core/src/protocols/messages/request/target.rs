@@ -24,16 +24,6 @@ pub enum Cache {
     OneHour,
 }
 
-/// Where it is told which model is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ModelIn {
-    /// In the body.
-    #[default]
-    Body,
-    /// In the path, as Vertex has it.
-    Path,
-}
-
 /// What becomes of members that nobody here knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
@@ -57,14 +47,8 @@ pub struct MessagesTarget {
     pub inline_system: bool,
     /// Whether it is asked to keep the prompt in its cache.
     pub cache: Cache,
-    /// Where it is told which model is meant.
-    pub model_in: ModelIn,
-    /// The value of `anthropic_version`, where that is a member of the body (`vertex-2023-10-16`) and no header.
-    pub version: Option<Box<str>>,
     /// What becomes of members that nobody here knows.
     pub rest: Rest,
-    /// Members of the request not to send, for upstreams that refuse what they don't know.
-    pub omit: Vec<Box<str>>,
 }
 
 impl Default for MessagesTarget {
@@ -75,10 +59,7 @@ impl Default for MessagesTarget {
             signed: true,
             inline_system: false,
             cache: Cache::default(),
-            model_in: ModelIn::default(),
-            version: None,
             rest: Rest::default(),
-            omit: Vec::new(),
         }
     }
 }

@@ -17,7 +17,7 @@
 
 use super::parts::{self, beyond, is_blank};
 use super::read::table;
-use super::target::{Cache, MessagesTarget, ModelIn, Rest};
+use super::target::{Cache, MessagesTarget, Rest};
 use super::thinking::{self, Told};
 use super::turns::{self, MAX_NAME, Messages};
 use crate::api::Api;
@@ -63,19 +63,11 @@ pub fn write_request(
 
     let mut body = Body {
         writer: Writer::with_capacity(turns.len() + 1024),
-        omit: &target.omit,
         written: Vec::new(),
     };
     body.writer.open(b'{');
-    if let Some(model) = conversation.settings.get(Setting::Model)
-        && target.model_in == ModelIn::Body
-    {
+    if let Some(model) = conversation.settings.get(Setting::Model) {
         body.member("model", model.bytes());
-    }
-    if let Some(version) = &target.version {
-        let mut value = Writer::default();
-        value.text(version);
-        body.member("anthropic_version", value.as_bytes());
     }
     match (told.max_tokens, max_tokens) {
         (None, Some(given)) => body.member("max_tokens", given.value.bytes()),
@@ -128,17 +120,13 @@ pub fn write_request(
 }
 
 /// A request as it is written.
-struct Body<'t> {
+struct Body {
     writer: Writer,
-    omit: &'t [Box<str>],
     written: Vec<&'static str>,
 }
 
-impl Body<'_> {
+impl Body {
     fn member(&mut self, name: &'static str, json: &[u8]) {
-        if self.omit.iter().any(|omitted| **omitted == *name) {
-            return;
-        }
         self.writer.member(name, json);
         self.written.push(name);
     }
@@ -294,7 +282,7 @@ fn unsupported(place: &Place<'_>, kind: &str) -> Refusal {
     )
 }
 
-fn write_tools(offer: &Offer<'_, '_>, choice: &Chosen, names: &mut Names, body: &mut Body<'_>) {
+fn write_tools(offer: &Offer<'_, '_>, choice: &Chosen, names: &mut Names, body: &mut Body) {
     let functions = || offer.functions.iter().filter(|it| choice.allows(it));
     if functions().next().is_none() {
         return;
@@ -383,7 +371,7 @@ fn write_schema(parameters: Option<Node<'_>>, writer: &mut Writer) {
 fn write_output_config(
     conversation: &Conversation<'_>,
     told: &Told,
-    body: &mut Body<'_>,
+    body: &mut Body,
 ) -> Result<(), Refusal> {
     let mut config = Writer::default();
     config.open(b'{');
@@ -422,7 +410,7 @@ fn write_settings(
     conversation: &Conversation<'_>,
     told: &Told,
     left_out: &mut LeftOut,
-    body: &mut Body<'_>,
+    body: &mut Body,
 ) -> Result<(), Refusal> {
     let settings = &conversation.settings;
     if let Some(stream) = settings.get(Setting::Stream) {
@@ -505,11 +493,7 @@ fn is_one(value: f64) -> bool {
     (value - 1.0).abs() < f64::EPSILON
 }
 
-fn write_stop(
-    stop: &Member<'_>,
-    left_out: &mut LeftOut,
-    body: &mut Body<'_>,
-) -> Result<(), Refusal> {
+fn write_stop(stop: &Member<'_>, left_out: &mut LeftOut, body: &mut Body) -> Result<(), Refusal> {
     let name = stop.name();
     let place = Place::Top(&name);
     let mut sequences = Writer::default();
@@ -545,13 +529,12 @@ fn write_rest(
     target: &MessagesTarget,
     told: &Told,
     left_out: &mut LeftOut,
-    body: &mut Body<'_>,
+    body: &mut Body,
 ) {
     for member in conversation.settings.rest() {
         let name = member.name();
         if member.value.kind() == Kind::Null
             || body.written.iter().any(|written| **written == *name)
-            || target.omit.iter().any(|omitted| **omitted == *name)
         {
             continue;
         }

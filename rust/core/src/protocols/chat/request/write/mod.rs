@@ -7,7 +7,7 @@
 //! | whether several tools may be called at once | `parallel_tool_calls`, where there are tools |
 //! | format, verbosity | `response_format`, `verbosity` |
 //! | reasoning | `reasoning_effort`; a vendor's own members stay in `reasoning` |
-//! | the bound on tokens | `max_tokens` or `max_completion_tokens` |
+//! | the bound on tokens | `max_tokens` |
 //! | logprobs | `logprobs`, `top_logprobs` |
 //! | settings of the same name | the same |
 //! | `store`, `metadata`, `stream_options`, and what is [`Setting::Silent`] | nothing: the gateway's own business |
@@ -57,16 +57,6 @@ pub enum ReasoningField {
     None,
 }
 
-/// The name of the bound on output tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MaxTokensField {
-    /// `max_tokens`, which all servers take but OpenAI's for its reasoning models, and those speak Responses.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`.
-    MaxCompletionTokens,
-}
-
 /// Where instructions of the system's go that stand between other messages. A client of Messages sends them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LateSystem {
@@ -109,16 +99,12 @@ pub struct ChatTarget {
     pub instructions_role: InstructionsRole,
     /// Where reasoning goes.
     pub reasoning: ReasoningField,
-    /// The name of the bound on output tokens.
-    pub max_tokens: MaxTokensField,
     /// Where late instructions go.
     pub late_system: LateSystem,
     /// The highest effort that it knows.
     pub effort_ceiling: EffortCeiling,
     /// How it is told that its model is not to think.
     pub thinking_off: ThinkingOff,
-    /// Members of the chat request not to send, for upstreams that refuse what they don't know (`prompt_cache_key`).
-    pub omit: Vec<Box<str>>,
 }
 
 /// Settings that have the same meaning in Chat Completions, in the order in which they are written.
@@ -160,7 +146,6 @@ pub fn write_request(
     let chosen = Chosen::of(conversation, &offer)?;
     let mut chat = Chat {
         writer: Writer::with_capacity(settings.size() + 256),
-        omit: &target.omit,
         written: Vec::new(),
     };
     chat.writer.open(b'{');
@@ -196,11 +181,7 @@ pub fn write_request(
         chat.member("top_logprobs", top.bytes());
     }
     if let Some(tokens) = settings.get(Setting::MaxTokens) {
-        let name = match target.max_tokens {
-            MaxTokensField::MaxTokens => "max_tokens",
-            MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
-        };
-        chat.member(name, tokens.bytes());
+        chat.member("max_tokens", tokens.bytes());
     }
     for (setting, name) in SAME {
         if let Some(value) = settings.get(setting) {
@@ -232,7 +213,7 @@ fn write_tools(
     offer: &Offer<'_, '_>,
     chosen: &Chosen,
     names: &mut Names,
-    chat: &mut Chat<'_>,
+    chat: &mut Chat,
 ) {
     let allowed = || {
         let functions = offer.functions.iter();
@@ -261,7 +242,7 @@ fn write_tools(
 }
 
 /// Writes the form of the answer and its length, in the order in which the client says them.
-fn write_format(format: &Format<'_>, chat: &mut Chat<'_>) {
+fn write_format(format: &Format<'_>, chat: &mut Chat) {
     let start = |node: Option<Node<'_>>| node.map_or(usize::MAX, |node| node.range().start);
     let is_first = start(format.verbosity) < start(format.source);
     if let Some(verbosity) = format.verbosity.filter(|_| is_first) {
@@ -321,7 +302,7 @@ fn write_reasoning(
     conversation: &Conversation<'_>,
     target: &ChatTarget,
     left_out: &mut LeftOut,
-    chat: &mut Chat<'_>,
+    chat: &mut Chat,
 ) {
     let reasoning = &conversation.reasoning;
     let is_messages = conversation.api == Api::Messages;
@@ -368,16 +349,15 @@ fn write_reasoning(
 }
 
 /// A chat request as it is written.
-struct Chat<'t> {
+struct Chat {
     writer: Writer,
-    omit: &'t [Box<str>],
     written: Vec<&'static str>,
 }
 
-impl Chat<'_> {
+impl Chat {
     /// The first of several members of a name counts.
     fn member(&mut self, name: &'static str, json: &[u8]) {
-        if self.written.contains(&name) || self.omit.iter().any(|omitted| **omitted == *name) {
+        if self.written.contains(&name) {
             return;
         }
         self.writer.member(name, json);
@@ -386,8 +366,7 @@ impl Chat<'_> {
 
     /// A member that is the vendor's own.
     fn copy(&mut self, Member { key, value }: Member<'_>) {
-        let is_written = self.written.iter().any(|name| key.is(name));
-        if !is_written && !self.omit.iter().any(|omitted| key.is(omitted)) {
+        if !self.written.iter().any(|name| key.is(name)) {
             self.writer.copy_member(key.bytes(), value.bytes());
         }
     }

@@ -39,8 +39,6 @@ pub struct ResponsesTarget {
     /// Whether it takes reasoning of earlier turns as text (vLLM does; OpenAI's own takes only what it has encrypted
     /// itself).
     pub takes_reasoning: bool,
-    /// Members of the request not to send, for upstreams that refuse what they don't know.
-    pub omit: Vec<Box<str>>,
 }
 
 /// Settings that a response has, too, with their names there.
@@ -73,7 +71,6 @@ pub fn write_request(
     let mut spared = conversation.left_out.clone();
     let mut response = Response {
         conversation,
-        target,
         writer: Writer::with_capacity(settings.size() + 256),
     };
     response.writer.open(b'{');
@@ -83,11 +80,10 @@ pub fn write_request(
         }
         let name = member.name();
         match setting {
-            None if response.sends(&name) => response.copy(member),
+            None => response.copy(member),
             Some(Setting::Needed) => return Err(beyond(&Place::Top(&name))),
             Some(Setting::Spared) => spared.add(&name),
             Some(setting) => response.setting(*setting, member)?,
-            None => {}
         }
     }
     response.settings_from_elsewhere();
@@ -98,7 +94,7 @@ pub fn write_request(
         items.turn(turn)?;
     }
     let mut left_out = items.finish();
-    if settings.get(Setting::Store).is_none() && response.sends("store") {
+    if settings.get(Setting::Store).is_none() {
         response.writer.member("store", b"false");
     }
     let mut names = Names::default();
@@ -176,15 +172,10 @@ fn is_zero(number: &[u8]) -> bool {
 /// A request for a response as it is written.
 struct Response<'c, 'a> {
     conversation: &'c Conversation<'a>,
-    target: &'c ResponsesTarget,
     writer: Writer,
 }
 
 impl Response<'_, '_> {
-    fn sends(&self, name: &str) -> bool {
-        !self.target.omit.iter().any(|omitted| **omitted == *name)
-    }
-
     fn copy(&mut self, member: &Member<'_>) {
         let (key, value) = (member.key.bytes(), member.value.bytes());
         self.writer.copy_member(key, value);
@@ -204,7 +195,7 @@ impl Response<'_, '_> {
             };
         }
         let name = SAME.iter().find(|(known, _)| *known == setting);
-        if let Some((_, name)) = name.filter(|(_, name)| self.sends(name)) {
+        if let Some((_, name)) = name {
             if member.key.is(name) {
                 self.copy(member);
             } else {
@@ -228,7 +219,7 @@ impl Response<'_, '_> {
                 Setting::User if self.conversation.api == Api::Messages => "safety_identifier",
                 _ => name,
             };
-            if !settings.members().iter().any(is_own) && self.sends(name) {
+            if !settings.members().iter().any(is_own) {
                 self.writer.member(name, member.value.bytes());
             }
         }
