@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from harness.wire_stand import (
+    CHAT,
     DONE,
     MODEL,
     REPORTED,
@@ -264,6 +265,27 @@ async def test_a_gateway_behind_a_gateway_keeps_both(wire: WireStand) -> None:
     assert shown(twice)["cost"] == Decimal("0.0000393")
     assert twice.body.count(b'"cost":') == 1
     assert_billed_as_reported(twice.line)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/messages"])
+async def test_each_cost_has_a_name_of_its_own_for_clients_of_each_api(wire: WireStand, path: str) -> None:
+    upstreams = completion(usage={**REPORTED, "cost": 0.5}, cost=0.25)
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}
+    if path == "/v1/responses":
+        asked = {"model": MODEL, "input": "Hi", "store": False}
+    script = body(dumps(upstreams), content_type="application/json")
+    exchange = await wire.ask(script, path=path, body=dumps(asked))
+    document = json.loads(exchange.body, object_pairs_hook=each_once)
+    usage = document["usage"]
+    assert (usage["cost"], usage["upstream_cost"]) == (0.0000393, 0.5)
+    # llms-py writes what it charged beside the usage: nothing is made of that in another API.
+    assert document.get("cost") == (0.25 if path == CHAT else None)
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    assert len(names) == len({*names}), f"a name twice: {names}"
+    return dict(pairs)
 
 
 async def test_the_upstreams_cost_is_not_ours_where_we_know_none(wire: WireStand) -> None:
