@@ -7,6 +7,7 @@ from typing import Literal
 DialectName = Literal[
     "openai",
     "azure",
+    "bedrock",
     "deepseek",
     "gemini",
     "groq",
@@ -84,6 +85,7 @@ class Traits:
 DIALECTS: Mapping[DialectName, Traits] = {
     "openai": Traits(),
     "azure": Traits(filter_preamble=True),
+    "bedrock": Traits(),
     "deepseek": Traits(
         refusal_null=False, placement="finish", nulls="always", cached_as="deepseek", nil_deltas=True
     ),

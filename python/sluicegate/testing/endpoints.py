@@ -9,6 +9,7 @@ from sluicegate.testing.chat import chat_reply
 from sluicegate.testing.completions import completions_reply, embeddings_reply, model, models
 from sluicegate.testing.connection import HttpRequest
 from sluicegate.testing.faults import (
+    anthropic_error_of,
     error_reply,
     stream_options_refused,
     stream_options_without_stream,
@@ -17,7 +18,14 @@ from sluicegate.testing.faults import (
 from sluicegate.testing.forms import form_of
 from sluicegate.testing.framing import done_markers
 from sluicegate.testing.media import MEDIA
-from sluicegate.testing.messages import count_tokens_reply, messages_reply, model_entry, models_page
+from sluicegate.testing.messages import (
+    count_tokens_reply,
+    messages_reply,
+    model_entry,
+    models_page,
+    refused_block,
+)
+from sluicegate.testing.messages_dialects import messages_traits
 from sluicegate.testing.ollama import ollama_reply
 from sluicegate.testing.question import Question, read_question
 from sluicegate.testing.reply import Bytes, Document, Event, Stream
@@ -103,7 +111,9 @@ def reply_to(
     """The reply, with the events that its faults add; what else goes wrong is for when it is played."""
     if script.status >= 400:
         anthropic = api in _ANTHROPIC
-        reply: Stream | Document | Bytes = error_reply(script.status, script.error, anthropic=anthropic)
+        reply: Stream | Document | Bytes = error_reply(
+            script.status, script.error, anthropic=anthropic, dialect=script.dialect
+        )
     else:
         reply = _healthy(request, script, question, api, names)
     reply = reply.dressed(script.extra, {"echo": _echo(request)} if script.echo else {})
@@ -134,7 +144,12 @@ def _healthy(
         return stream_options_without_stream()
     stream = question.stream if script.stream is None else script.stream
     if api == "count_tokens":
+        if not messages_traits(script.dialect).counts_tokens:
+            return error_reply(404, problem(f"Invalid URL ({request.method} {path})"))
         return count_tokens_reply(script, question)
+    if api == "messages" and (refused := refused_block(script, question)):
+        error = {**anthropic_error_of(400, script.dialect), "message": f"unknown block: {refused}"}
+        return error_reply(400, error, anthropic=True)
     if api == "embeddings":
         return embeddings_reply(script, question)
     if api in MEDIA:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from sluicegate.testing.dialects import DialectName
+from sluicegate.testing.messages_dialects import messages_traits
 from sluicegate.testing.question import Question
 from sluicegate.testing.reply import CREATED, Document, Event
 from sluicegate.testing.responses import failed_events
@@ -27,12 +29,16 @@ def error_of(status: int) -> dict[str, Any]:
 
 
 def error_reply(
-    status: int, error: Mapping[str, Any] | str | None = None, *, anthropic: bool = False
+    status: int,
+    error: Mapping[str, Any] | str | None = None,
+    *,
+    anthropic: bool = False,
+    dialect: DialectName = "openai",
 ) -> Document:
-    """In the form of OpenAI's API, or in that of Anthropic's."""
+    """In the form of OpenAI's API, or in that of Anthropic's as the server of a dialect writes it."""
     if not anthropic:
         return Document({"error": error_of(status) if error is None else error}, status)
-    error = anthropic_error_of(status) if error is None else error
+    error = anthropic_error_of(status, dialect) if error is None else error
     return Document({"type": "error", "error": error, "request_id": "req_mock"}, status)
 
 
@@ -49,9 +55,15 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def anthropic_error_of(status: int) -> dict[str, Any]:
-    """The `error` member of Anthropic's API that fits a status."""
-    kind = _ANTHROPIC_TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+_PYTHON_TYPES = {404: "NotFoundError", 429: "RateLimitError"}
+
+
+def anthropic_error_of(status: int, dialect: DialectName = "openai") -> dict[str, Any]:
+    """The `error` member of Anthropic's API that fits a status, as the server of a dialect writes it."""
+    if messages_traits(dialect).error_types == "python":
+        kind = _PYTHON_TYPES.get(status) or ("InternalServerError" if status >= 500 else "BadRequestError")
+    else:
+        kind = _ANTHROPIC_TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
     return {"type": kind, "message": error_of(status)["message"]}
 
 
@@ -103,7 +115,7 @@ def _events_of(fault: Fault, script: Script, question: Question, api: Api, numbe
         case _:
             error = error_of(500) if fault.error is None else fault.error
             if api == "messages" and fault.error is None:
-                error = anthropic_error_of(529)
+                error = anthropic_error_of(529, script.dialect)
             if api == "responses" and isinstance(error, Mapping):
                 yield from failed_events(script, question, number, error, flat=fault.style == "event")
             elif api == "messages":

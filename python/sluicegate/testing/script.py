@@ -187,6 +187,7 @@ class Script:
     """The first event, or the document, has a member `echo`: the request's method, path, headers and body."""
     usage: UsageScript = UsageScript()
     dialect: DialectName = "openai"
+    """Of chat, and of Messages where the server has that API (vLLM, llama.cpp, Ollama, SGLang, Bedrock)."""
     traits: Traits | None = None
     """A dialect of one's own, in place of the named one."""
 
