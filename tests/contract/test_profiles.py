@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from harness.wire_stand import CHAT, EMBEDDINGS, Exchange, WireStand, sent_up, wire_stand
 from sluicegate.config import profile, profiles
-from sluicegate.testing import Script
+from sluicegate.testing import DialectName, Script, UsageScript
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -187,6 +187,41 @@ async def test_tokens_are_counted_on_vertex_with_the_model_in_the_body(wire: Wir
     assert exchange.reply.status == 200
     assert target(wire) == "/publishers/anthropic/models/count-tokens:rawPredict"
     assert wire.request.json()["model"] == "a b"
+
+
+SCRIPTED = {
+    "azure": "azure",
+    "deepseek": "deepseek",
+    "gemini": "gemini",
+    "groq": "groq",
+    "llama_cpp": "llamacpp",
+    "mistral": "mistral",
+    "ollama": "ollama",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
+    "sglang": "sglang",
+    "transformers": "transformers",
+    "vertex": "gemini",
+    "vllm": "vllm",
+    "xai": "xai",
+}
+"""The scripted upstream's word for how such a server streams."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("name", "dialect"), SCRIPTED.items(), ids=SCRIPTED)
+async def test_usage_is_counted_as_the_server_means_it(
+    wire: WireStand, name: str, dialect: DialectName, stream: bool
+) -> None:
+    script = Script(tokens=4, reasoning_tokens=3, dialect=dialect, usage=UsageScript(cached_tokens=5))
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hi"}], "stream": stream})
+    exchange = await wire.ask(script, body=body.encode())
+    line = exchange.line
+    assert (line["input_tokens"], line["output_tokens"]) == (12, 7), line
+    # The others do not tell them.
+    tells_cached = name not in ("ollama", "perplexity")
+    assert line.get("cached_input_tokens", 0) == (5 if tells_cached else 0), line
 
 
 # === an upstream's own settings ===

@@ -13,19 +13,20 @@ from sluicegate.config.quantities import SIZE, TIME
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def page() -> str:
+def page(name: str) -> str:
     spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    text = module.page()
+    text = getattr(module, name)()
     assert isinstance(text, str)
     return text
 
 
-def test_the_committed_table_is_the_models() -> None:
-    assert (DOCS / "settings.md").read_text(encoding="utf-8") == page(), "run `python -m docs.generate`"
+def test_the_committed_pages_are_the_models() -> None:
+    for name, made in (("settings", page("page")), ("profiles", page("profiles_page"))):
+        assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == made, "run `python -m docs.generate`"
 
 
 def test_every_setting_is_described_in_a_sentence() -> None:

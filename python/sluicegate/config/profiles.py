@@ -66,7 +66,7 @@ class Profile(Section):
         """The settings of an upstream that has it."""
         lines = [f"profile: {self.name}"]
         if self.base_url is None:
-            lines.append(f"base_url: {self.address or 'http://HOST:PORT/v1'}")
+            lines.append(f"base_url: {self.address or 'http://127.0.0.1:8000/v1'}")
         if self.key_variable is not None and (self.is_hosted or self.address is not None):
             lines.append(f'api_key: "${{{self.key_variable}}}"')
         return "\n".join(lines)
