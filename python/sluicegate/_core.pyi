@@ -412,7 +412,9 @@ class Fault:
     message: Final[str]
     """For the client: names the upstream and what happened; no address, header, key or body."""
     status: Final[int | None]
-    """The upstream's status, where the kind is `status`."""
+    """The upstream's status, where the kind is `status`; for `in_band_error` the one that the error's code or
+    type stands for, if any.
+    """
     reason: Final[str | None]
     """Why the connection failed, where the kind is `connect` or `reset`: one of `FAULT_REASONS`."""
     param: Final[str | None]

@@ -98,6 +98,27 @@ def test_a_clients_own_account_says_nothing_of_the_deployment(status: int) -> No
     assert verdict.elsewhere
 
 
+@pytest.mark.parametrize(
+    ("status", "row"),
+    [
+        (None, (F, True, False)),
+        (502, (F, True, False)),
+        (503, (F, True, False)),
+        (529, (F, True, False)),
+        (400, (S, False, False)),
+        (401, (R, True, False)),
+        (429, (B, True, True)),
+    ],
+)
+def test_an_error_in_a_reply_is_judged_by_its_status(
+    status: int | None, row: tuple[Effect, bool, bool]
+) -> None:
+    verdict = verdict_of(FakeFault("in_band_error", status=status), WALL)
+    assert (verdict.effect, verdict.elsewhere, verdict.again) == row
+    ended = verdict_at_end(FakeOutcome(fault=FakeFault("in_band_error", status=status)), WALL)
+    assert (ended.effect, ended.elsewhere, ended.again) == (row[0], False, False)
+
+
 def test_statuses_nobody_knows_share_a_reason() -> None:
     reasons = {verdict_of(FakeFault("status", status=status), WALL).reason for status in range(100, 1000)}
     assert len(reasons) == 11 + 9

@@ -65,7 +65,9 @@ class DeadlineConfig(Section):
         default=120.0, description="Between one text, reasoning or tool call and the next."
     )
     total: Seconds | None = Field(
-        default=3600.0, description="From the request's sending to the reply's end."
+        default=3600.0,
+        description="From the request's first sending to the reply's end, all attempts and pauses "
+        "between them included. A client lowers it with `x-sluicegate-timeout`.",
     )
 
 

@@ -310,7 +310,7 @@ class Health:
         return self.own.name
 
     def usable(self, now: float) -> Usable:
-        """Whether it may be handed a request; of several reasons why not, the one that lasts longest."""
+        """Whether it may be handed a request. Of several hindrances, the one that lasts longest."""
         own, reach = self.own, self.reach
         if not (own.open or reach.open or self._rest_until):
             return YES

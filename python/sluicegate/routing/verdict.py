@@ -106,6 +106,9 @@ _NAMED = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 529})
 _OF_ACCOUNT = frozenset({401, 402, 403})
 _MAY_STATE_A_WAIT = frozenset({429, 503, 529})
 
+# An error inside a reply says which status it would have had.
+_WITH_STATUS = frozenset({"status", "in_band_error"})
+
 # A body that says more than that is none that says which model is missing.
 _LONGEST_REFUSAL = 16 * 1024
 
@@ -118,8 +121,10 @@ def verdict_of(fault: Failure, wall: float, *, own_account: bool = True, own_mod
     upstream's name of the model is the configuration's, and not made of the client's.
     """
     status = fault.status
-    if fault.kind != "status" or status is None:
+    if status is None or fault.kind not in _WITH_STATUS:
         return _KINDS.get(fault.kind, _KINDS["internal"])
+    if fault.kind == "in_band_error" and status >= 500:
+        return _KINDS["in_band_error"]
     reason = str(status) if status in _NAMED else f"{status // 100}xx"
     if status in _OF_ACCOUNT:
         effect = Effect.REFUSED if own_account else Effect.NOTHING

@@ -15,6 +15,7 @@ use crate::bounds::Limits;
 use crate::decisions::{Arrived, Decision, Event, Forward};
 use crate::endpoint::Endpoint;
 use crate::facts::Facts;
+use crate::head;
 use crate::refusal::Refusal;
 use crate::report::Report;
 
@@ -51,6 +52,7 @@ pub(crate) struct Forwarding {
     kept: Option<AskedRequest>,
     report: Report,
     active: Active,
+    patience: Option<Duration>,
 }
 
 impl Arrival {
@@ -58,6 +60,10 @@ impl Arrival {
     pub(crate) async fn arrange(mut self, engine: &Engine) -> Arranged {
         // Closing waits for it from here on.
         let active = engine.enter();
+        let patience = match head::patience(&self.headers) {
+            Ok(patience) => patience,
+            Err(refusal) => return Arranged::Refused(refuse(self.report, refusal)),
+        };
         let (answer, answered) = oneshot::channel();
         let request = self.request.as_ref().ok();
         self.report.model = request.and_then(|request| request.request().model().map(Into::into));
@@ -71,7 +77,7 @@ impl Arrival {
         });
         decisions.push(arrived);
         match decided(answered, decisions.patience(), engine).await {
-            Ok(Decision::Forward(forward)) => self.forward(forward, active),
+            Ok(Decision::Forward(forward)) => self.forward(forward, active, patience),
             Ok(Decision::Reply(reply)) => {
                 self.report.refused(reply.status, None, reply.body.len());
                 Arranged::Refused(reply)
@@ -80,7 +86,12 @@ impl Arrival {
         }
     }
 
-    fn forward(self, forward: Box<Forward>, active: Active) -> Arranged {
+    fn forward(
+        self,
+        forward: Box<Forward>,
+        active: Active,
+        patience: Option<Duration>,
+    ) -> Arranged {
         let Self {
             endpoint,
             path,
@@ -121,6 +132,7 @@ impl Arrival {
             kept,
             report,
             active,
+            patience,
         }))
     }
 }
@@ -163,6 +175,7 @@ impl Forwarding {
             },
             keepalive: limits.keepalive,
             client_stall: limits.client_stall,
+            patience: self.patience,
             drain: limits.drain,
             started: self.report.started,
             active: self.active,

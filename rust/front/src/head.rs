@@ -1,6 +1,8 @@
 //! What the front checks in a request's head beyond hyper: violations of HTTP that hyper lets pass, the client's
 //! request id, and the headers that concern only one connection.
 
+use std::time::Duration;
+
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
@@ -146,6 +148,32 @@ fn coding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
+/// How long the client wants to wait for the end of its reply.
+const TIMEOUT: HeaderName = HeaderName::from_static("x-sluicegate-timeout");
+
+/// What the setting that it lowers may be, at most.
+const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
+
+/// How long the client wants to wait for the end of its reply, where it says so.
+///
+/// # Errors
+/// What it says is no number of seconds, or there are two.
+pub(crate) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = headers.get(TIMEOUT) else {
+        return Ok(None);
+    };
+    let seconds = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    match seconds.filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST) {
+        Some(seconds) if !repeated(headers, &TIMEOUT) => Ok(Some(Duration::from_secs_f64(seconds))),
+        _ => Err(Refusal::Head(
+            "The request's X-Sluicegate-Timeout header is no number of seconds, above 0 and up to 30 days.",
+        )),
+    }
+}
+
 fn repeated(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
@@ -187,8 +215,6 @@ pub fn own_request_id(value: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::Request;
 
     use super::*;
@@ -281,6 +307,27 @@ mod tests {
                 400
             );
         }
+    }
+
+    #[test]
+    fn a_client_says_in_seconds_how_long_it_waits() {
+        let one = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(TIMEOUT, value.parse().unwrap());
+            }
+            patience(&headers)
+        };
+        let millis = |millis| Ok(Some(Duration::from_millis(millis)));
+        assert_eq!(one(&[]), Ok(None));
+        assert_eq!(one(&["90"]), millis(90_000));
+        assert_eq!(one(&[" 0.25 "]), millis(250));
+        for wrong in [
+            "", "0", "-1", "nan", "inf", "1e300", "2592001", "30s", "1,2",
+        ] {
+            assert!(one(&[wrong]).is_err(), "{wrong}");
+        }
+        assert!(one(&["1", "1"]).is_err());
     }
 
     #[test]

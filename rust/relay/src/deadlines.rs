@@ -17,7 +17,8 @@ pub struct Deadlines {
     pub first_token: Option<Duration>,
     /// Between two of them. Comments, pings and empty deltas do not count.
     pub between_tokens: Option<Duration>,
-    /// From when the request is ready to be sent until the end of the reply.
+    /// From when the request is ready to be sent for the first time until the end of the reply: the attempts before
+    /// this one, and the pauses between them, count as well.
     pub total: Option<Duration>,
 }
 
@@ -26,6 +27,10 @@ pub struct Deadlines {
 pub(crate) struct Progress {
     /// When the request was ready to be sent, later by what it took to make it again.
     pub(crate) started: Instant,
+    /// What the `total` deadline counts from.
+    pub(crate) first: Instant,
+    /// When the client's own patience ends.
+    pub(crate) until: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_token: Option<Instant>,
     /// The upstream streams, as far as is known: a whole document has no first token.
@@ -48,11 +53,18 @@ impl Deadlines {
             None => due(started, self.first_token, FaultKind::FirstTokenTimeout),
             Some(last) => due(last, self.between_tokens, FaultKind::BetweenTokensTimeout),
         };
-        let total = due(started, self.total, FaultKind::TotalTimeout);
+        let total = self.end(progress.first, progress.until);
+        let total = total.map(|at| (at, FaultKind::TotalTimeout));
         [first_byte, token, total]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
+    }
+
+    /// When everything has to be over for a request that was first sent at `first`, and whose client waits `until`.
+    pub(crate) fn end(&self, first: Instant, until: Option<Instant>) -> Option<Instant> {
+        let total = self.total.and_then(|limit| first.checked_add(limit));
+        [total, until].into_iter().flatten().min()
     }
 
     /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the
@@ -85,6 +97,8 @@ mod tests {
         let started = Instant::now();
         let mut progress = Progress {
             started,
+            first: started,
+            until: None,
             first_byte: None,
             last_token: None,
             streaming: true,
@@ -130,6 +144,8 @@ mod tests {
         let started = Instant::now();
         let progress = Progress {
             started,
+            first: started,
+            until: None,
             first_byte: None,
             last_token: None,
             streaming: true,
@@ -151,6 +167,8 @@ mod tests {
         let started = Instant::now();
         let mut progress = Progress {
             started,
+            first: started,
+            until: None,
             first_byte: None,
             last_token: None,
             streaming: true,
@@ -180,6 +198,8 @@ mod tests {
         let started = Instant::now();
         let progress = Progress {
             started,
+            first: started,
+            until: None,
             first_byte: Some(started),
             last_token: None,
             streaming: false,
@@ -188,10 +208,42 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_counts_from_the_first_attempt_and_a_client_may_want_less() {
+        let deadlines = Deadlines {
+            first_byte: seconds(9),
+            total: seconds(10),
+            ..Deadlines::default()
+        };
+        let first = Instant::now();
+        let started = first + Duration::from_secs(6);
+        let mut progress = Progress {
+            started,
+            first,
+            until: None,
+            first_byte: None,
+            last_token: None,
+            streaming: true,
+        };
+        let total = (first + Duration::from_secs(10), FaultKind::TotalTimeout);
+        assert_eq!(deadlines.next(&progress), Some(total));
+        for (until, due) in [(7, 7), (30, 10)] {
+            progress.until = Some(first + Duration::from_secs(until));
+            let due = (first + Duration::from_secs(due), FaultKind::TotalTimeout);
+            assert_eq!(deadlines.next(&progress), Some(due));
+        }
+        assert_eq!(
+            Deadlines::default().next(&progress).map(|(at, _)| at),
+            progress.until
+        );
+    }
+
+    #[test]
     fn what_is_past_the_clocks_end_never_fires() {
         let started = Instant::now();
         let mut progress = Progress {
             started,
+            first: started,
+            until: None,
             first_byte: None,
             last_token: None,
             streaming: true,

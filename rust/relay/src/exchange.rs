@@ -77,6 +77,8 @@ pub struct Exchange {
     pub keepalive: Option<Duration>,
     /// A client that takes nothing for so long is cut.
     pub client_stall: Option<Duration>,
+    /// How long the client wants to wait for the end of its reply: lowers the `total` deadline.
+    pub patience: Option<Duration>,
     /// How far it is read where its client leaves and the route drains.
     pub drain: DrainLimits,
     /// When the request came: times count from here.
@@ -114,6 +116,10 @@ struct Session {
     pricing: Pricing,
     engine: Engine,
     started: Instant,
+    /// When the request was first ready to be sent, later by what it took to make it.
+    first: Option<Instant>,
+    /// When the client's patience ends.
+    until: Option<Instant>,
     keepalive: KeepAlive,
     leaving: Leaving,
     client_stall: Option<Duration>,
@@ -147,6 +153,10 @@ impl Exchange {
             pricing: self.attempt.pricing.clone(),
             engine: engine.clone(),
             started: self.started,
+            first: None,
+            until: self
+                .patience
+                .and_then(|patience| self.started.checked_add(patience)),
             keepalive: KeepAlive::new(self.api, self.keepalive.filter(|_| streams), self.started),
             leaving: Leaving::new(engine.shared.clone(), self.drain),
             client_stall: self.client_stall,
@@ -170,13 +180,17 @@ impl Session {
         loop {
             if !attempt.after.is_zero() {
                 let waiting = pin!(tokio::time::sleep(attempt.after));
-                match self.attend(waiting, None, false).await {
-                    Attended::Done(()) | Attended::Late => {}
+                let upstream = &attempt.route.upstream;
+                let first = self.first.unwrap_or(self.started);
+                let limit = upstream.deadlines.end(first, self.until);
+                let kind = match self.attend(waiting, limit, false).await {
+                    Attended::Done(()) => None,
                     Attended::Left => return self.part(None),
-                    Attended::Closing => {
-                        let fault = Fault::new(FaultKind::Shutdown, &attempt.route.upstream.name);
-                        return self.give_up(fault).await;
-                    }
+                    Attended::Late => Some(FaultKind::TotalTimeout),
+                    Attended::Closing => Some(FaultKind::Shutdown),
+                };
+                if let Some(kind) = kind {
+                    return self.give_up(Fault::new(kind, &upstream.name)).await;
                 }
             }
             // Nothing of what an earlier attempt brought is this one's.
@@ -307,8 +321,11 @@ impl Session {
         let Some(address) = upstream.address(path, &route.model, streams) else {
             return internal();
         };
+        let now = Instant::now();
         let mut progress = Progress {
-            started: Instant::now(),
+            started: now,
+            first: self.first.unwrap_or(now),
+            until: self.until,
             first_byte: None,
             last_token: None,
             streaming: streams,
@@ -326,6 +343,7 @@ impl Session {
             };
             // Its deadlines are for the upstream: what the gateway needs to make the request does not count.
             progress.started += making.elapsed();
+            progress.first = *self.first.get_or_insert(progress.started);
             let mut http = HttpRequest::new(Full::new(body));
             *http.method_mut() = Method::POST;
             *http.uri_mut() = address.uri.clone();
@@ -352,7 +370,7 @@ impl Session {
                 return Tried::Left;
             }
             let status = response.status();
-            let mut fault = match self.read_error(response, route, progress.started).await {
+            let mut fault = match self.read_error(response, route, &progress).await {
                 Ok(fault) => fault,
                 Err(tried) => return tried,
             };
@@ -398,21 +416,17 @@ impl Session {
         &mut self,
         response: Response<UpstreamBody>,
         route: &Route,
-        started: Instant,
+        progress: &Progress,
     ) -> Result<Fault, Tried> {
         let (parts, body) = response.into_parts();
-        self.outcome.upstream_request_id = request_id(&parts.headers);
+        self.outcome.upstream_request_id = headers::request_id(&parts.headers);
         let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
         fault.status = Some(parts.status.as_u16());
         fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream, self.api));
         let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
             return Ok(fault);
         };
-        let deadlines = &route.upstream.deadlines;
-        let limit = [deadlines.first_byte, deadlines.total]
-            .into_iter()
-            .flatten()
-            .min();
+        let limit = route.upstream.deadlines.next(progress).map(|(at, _)| at);
         let mut collected = Vec::new();
         let read = async {
             while let Some(Ok(data)) = std::future::poll_fn(|cx| body.poll_read(cx)).await {
@@ -423,7 +437,6 @@ impl Session {
                 }
             }
         };
-        let limit = limit.and_then(|limit| started.checked_add(limit));
         if let Attended::Left = self.attend(pin!(read), limit, false).await {
             return Err(Tried::Left);
         }
@@ -441,7 +454,7 @@ impl Session {
     ) -> Tried {
         let (started, route) = (progress.started, &attempt.route);
         let (parts, body) = response.into_parts();
-        self.outcome.upstream_request_id = request_id(&parts.headers);
+        self.outcome.upstream_request_id = headers::request_id(&parts.headers);
         let Ok(body) = ReplyBody::new(&parts.headers, body) else {
             return Tried::Failed(Fault::new(FaultKind::Decode, &route.upstream.name));
         };
@@ -555,13 +568,4 @@ enum Sent {
     Head(Response<UpstreamBody>),
     Failed(SendError),
     Left,
-}
-
-fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
-    headers
-        .get("x-request-id")
-        .or_else(|| headers.get("request-id"))
-        .and_then(|id| id.to_str().ok())
-        .filter(|id| id.len() <= headers::MAX_REQUEST_ID)
-        .map(Into::into)
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use sluicegate_core::error::ErrorKind;
+use sluicegate_core::watch::StreamError;
 
 use crate::reason::Reason;
 use crate::reply::HeaderList;
@@ -141,7 +142,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The upstream's configured name.
     pub upstream: Box<str>,
-    /// The upstream's status, for [`FaultKind::Status`].
+    /// The upstream's status, for [`FaultKind::Status`]; for [`FaultKind::InBandError`] the one that its `code` or `type`
+    /// stands for.
     pub status: Option<u16>,
     /// Why the connection failed, for [`FaultKind::Connect`] and [`FaultKind::Reset`].
     pub reason: Option<Reason>,
@@ -171,6 +173,15 @@ impl Fault {
         }
     }
 
+    /// The upstream reported `error` in a reply with a success status.
+    pub(crate) fn in_band(upstream: &str, error: &StreamError) -> Self {
+        Self {
+            status: status_of(error),
+            detail: Some(error.message.clone()),
+            ..Self::new(FaultKind::InBandError, upstream)
+        }
+    }
+
     /// The request is beyond the upstream.
     pub(crate) fn untranslatable(upstream: &str, param: &str, message: &str) -> Self {
         Self {
@@ -189,17 +200,43 @@ impl Fault {
                 "upstream '{}' replied with neither JSON nor an event stream: \"{quote}\"",
                 self.upstream
             ),
-            (Some(status), _) => format!(
+            (Some(status), _) if self.kind == FaultKind::Status => format!(
                 "upstream '{}' {} ({status})",
                 self.upstream,
                 self.kind.phrase()
             ),
-            (None, Some(detail)) => format!(
+            (_, Some(detail)) => format!(
                 "upstream '{}' {}: {detail}",
                 self.upstream,
                 self.kind.phrase()
             ),
-            (None, None) => format!("upstream '{}' {}", self.upstream, self.kind.phrase()),
+            (_, None) => format!("upstream '{}' {}", self.upstream, self.kind.phrase()),
         }
     }
+}
+
+/// The status that an error would have had as a reply of its own. Many servers say it in `code`; the types are those of
+/// OpenAI, Anthropic, vLLM and SGLang.
+fn status_of(error: &StreamError) -> Option<u16> {
+    let number = |code: &str| {
+        let status = code.parse().ok()?;
+        (400..600).contains(&status).then_some(status)
+    };
+    let known = |word: &str| {
+        Some(match word {
+            "invalid_request_error" | "BadRequestError" | "context_length_exceeded" => 400,
+            "authentication_error" => 401,
+            "billing_error" | "insufficient_quota" => 402,
+            "permission_error" => 403,
+            "request_too_large" => 413,
+            "rate_limit_error" | "rate_limit_exceeded" => 429,
+            "api_error" | "server_error" => 500,
+            "overloaded_error" => 529,
+            _ => return None,
+        })
+    };
+    let (code, kind) = (error.code.as_deref(), error.kind.as_deref());
+    code.and_then(number)
+        .or_else(|| code.and_then(known))
+        .or_else(|| kind.and_then(known))
 }

@@ -124,7 +124,7 @@ const NEVER_DOWN: [&str; 10] = [
 const NEVER_DOWN_PREFIX: &str = "access-control-";
 
 /// Bytes of an upstream's request id that are recorded; a longer one is not.
-pub(crate) const MAX_REQUEST_ID: usize = 256;
+const MAX_REQUEST_ID: usize = 256;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -133,6 +133,16 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 /// The one version that Anthropic's API has, which every request to it must name.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The id by which an upstream knows the request that it replies to.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
+    headers
+        .get("x-request-id")
+        .or_else(|| headers.get("request-id"))
+        .and_then(|id| id.to_str().ok())
+        .filter(|id| id.len() <= MAX_REQUEST_ID)
+        .map(Into::into)
+}
 
 /// The content type that the client gets, determined from the body and not from the upstream's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -346,6 +346,66 @@ fn a_client_that_leaves_ends_the_wait_for_an_attempt(way: Way) {
     assert!(second.requests().is_empty());
 }
 
+fn the_total_deadline_ends_the_wait_for_an_attempt(way: Way) {
+    let second = serving();
+    let mut setup = Setup::streaming(way, &second);
+    setup.base_url = nobody();
+    setup.fallback = vec![second.base_url()];
+    setup.after = NEVER;
+    setup.deadlines.total = Some(Duration::from_millis(150));
+    let seen = setup.run();
+    assert_eq!(seen.fault(), Some(FaultKind::TotalTimeout));
+    assert_eq!((seen.status, seen.outcome.attempts), (Some(502), 1));
+    assert_eq!(seen.outcome.tries[0].fault, Some(FaultKind::Connect));
+    assert!(second.requests().is_empty());
+}
+
+fn attempts_share_the_total_deadline(way: Way) {
+    let silent = upstream(|_| vec![Answer::Stall]);
+    let mut setup = Setup::streaming(way, &silent);
+    setup.fallback = vec![silent.base_url()];
+    // Alone, the second would be late for its first byte after 3 s.
+    setup.deadlines.first_byte = Some(Duration::from_millis(1500));
+    setup.deadlines.total = Some(Duration::from_millis(2500));
+    let seen = setup.run();
+    let faults = seen.outcome.tries.iter().map(|tried| tried.fault);
+    assert_eq!(
+        faults.collect::<Vec<_>>(),
+        [
+            Some(FaultKind::FirstByteTimeout),
+            Some(FaultKind::TotalTimeout)
+        ]
+    );
+}
+
+fn a_client_may_want_to_wait_for_less_than_the_total_deadline(way: Way) {
+    let silent = upstream(|_| vec![Answer::Stall]);
+    let mut setup = Setup::streaming(way, &silent);
+    setup.deadlines.first_byte = Some(NEVER);
+    setup.deadlines.total = Some(NEVER);
+    setup.patience = Some(Duration::from_millis(150));
+    let seen = setup.run();
+    assert_eq!(seen.fault(), Some(FaultKind::TotalTimeout));
+    assert_eq!(seen.outcome.attempts, 1);
+}
+
+fn an_error_in_a_reply_has_the_status_that_it_stands_for(way: Way) {
+    let told = |error: &'static str| {
+        let server = upstream(move |_| {
+            let event = format!("data: {error}\n\n");
+            vec![stream(&[event]), Answer::Close]
+        });
+        let fault = Setup::streaming(way, &server).run().outcome.fault.unwrap();
+        assert_eq!(fault.kind, FaultKind::InBandError);
+        fault.status
+    };
+    let both = r#"{"error":{"message":"m","type":"BadRequestError","code":400}}"#;
+    assert_eq!(told(both), Some(400));
+    let kind = r#"{"type":"error","error":{"message":"m","type":"overloaded_error"}}"#;
+    assert_eq!(told(kind), Some(529));
+    assert_eq!(told(r#"{"error":"m"}"#), None);
+}
+
 fn engines_that_close_end_the_wait_for_an_attempt(way: Way) {
     let second = serving();
     let mut setup = Setup::streaming(way, &second);
@@ -479,6 +539,10 @@ both_ways!(
     a_failed_try_that_was_the_last_is_recorded_as_it_failed,
     an_attempt_waits_as_it_is_told,
     a_client_that_leaves_ends_the_wait_for_an_attempt,
+    the_total_deadline_ends_the_wait_for_an_attempt,
+    attempts_share_the_total_deadline,
+    a_client_may_want_to_wait_for_less_than_the_total_deadline,
+    an_error_in_a_reply_has_the_status_that_it_stands_for,
     engines_that_close_end_the_wait_for_an_attempt,
     a_decision_that_never_comes_does_not_hold_up_the_end,
     a_client_that_leaves_ends_the_wait_for_a_decision,

@@ -32,14 +32,15 @@ impl Pump {
     /// A reply that ran to its end and yet failed.
     pub(super) fn note_fault_in_band(&mut self) {
         let facts = self.pipeline.facts();
-        let detail = match (&facts.error, facts.finish_reason.as_deref()) {
-            (Some(error), _) => error.message.clone(),
+        let fault = match (&facts.error, facts.finish_reason.as_deref()) {
+            (Some(error), _) => Fault::in_band(&self.upstream, error),
             // An engine that gives up ends with this reason under a success status (vllm#57082).
-            (None, Some("abort")) => "finish reason abort".into(),
+            (None, Some("abort")) => Fault {
+                detail: Some("finish reason abort".into()),
+                ..Fault::new(FaultKind::InBandError, &self.upstream)
+            },
             _ => return,
         };
-        let mut fault = Fault::new(FaultKind::InBandError, &self.upstream);
-        fault.detail = Some(detail);
         self.fault.get_or_insert(fault);
     }
 

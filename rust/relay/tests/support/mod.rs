@@ -312,6 +312,7 @@ pub(crate) struct Setup {
     pub(crate) body: Option<Bytes>,
     pub(crate) pricing: Pricing,
     pub(crate) client_stall: Option<Duration>,
+    pub(crate) patience: Option<Duration>,
     /// The bytes of the reply that are copied at most.
     pub(crate) copied: Option<usize>,
     pub(crate) copies: Arc<Copies>,
@@ -338,6 +339,7 @@ impl Setup {
             body: None,
             pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
             client_stall: None,
+            patience: None,
             copied: None,
             copies: Copies::new(1 << 20),
             drain: None,
@@ -435,6 +437,7 @@ impl Setup {
             limits: Limits::default(),
             keepalive: self.keepalive,
             client_stall: self.client_stall,
+            patience: self.patience,
             drain: self.drain.unwrap_or_default(),
             started: tokio::time::Instant::now(),
             active: engine.enter(),
