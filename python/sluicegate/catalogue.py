@@ -196,6 +196,12 @@ CATALOGUE: Mapping[str, Entry] = {
         ("More clients at once than the servers are sized for.", "Streams that take long to end."),
         ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
     ),
+    "all_resting": Entry(
+        "429 or 503",
+        "Every deployment of the model has asked to be left alone for a while, with 429 or with 503.",
+        ("The account's limits at the upstream are used up.", "Servers that are too busy."),
+        ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
+    ),
     "undecided": Entry(
         "503",
         "The gateway did not decide within 15 seconds where the request should go.",

@@ -13,7 +13,11 @@ from harness.gateway_process import GatewayProcess
 async def shared_gateway(
     config: Mapping[str, Any], directory: Path, **environ: str
 ) -> AsyncIterator[GatewayProcess]:
-    """A running gateway. At the end it must stop in time, without having logged an error or a traceback."""
+    """A running gateway. At the end it must stop in time, without having logged an error or a traceback.
+
+    What one test's upstream does wrong is not held against the next one's, unless `config` has `health`.
+    """
+    config = {"health": {"enabled": False}, **config}
     process = await GatewayProcess.start(config, directory, environ)
     async with _checked(process):
         yield process

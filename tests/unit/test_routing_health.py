@@ -169,7 +169,7 @@ def test_a_trial_that_fails_doubles_the_time(stand: Stand, bad: Verdict) -> None
         assert stand.may()
         stand.end(bad)
         # What cannot be reached has a breaker of its own, which one failure does not open.
-    assert stand.one.own.ejected == 9
+    assert len([change for change in stand.notes.changes if change[0] == "up/one"]) == 9
 
 
 def test_five_minutes_of_health_undo_one_doubling(stand: Stand) -> None:
@@ -243,12 +243,12 @@ def test_who_is_busy_rests_until_the_later_of_two_times(stand: Stand) -> None:
     stand.now = 1020.0
     assert stand.may()
     assert stand.notes.changes == [("up/one", State.RESTING, "429", 20.0)]
-    assert stand.one.rests == 1
 
 
-def test_who_is_busy_and_does_not_say_for_how_long_rests_for_a_second(stand: Stand) -> None:
-    stand.end(busy())
-    assert stand.one.usable(stand.now).until == stand.now + 1.0
+def test_who_is_busy_and_does_not_say_for_how_long_is_asked_on(stand: Stand) -> None:
+    stand.end(busy(), 19)
+    assert stand.state() is State.USABLE
+    assert not stand.notes.changes
 
 
 def test_being_busy_counts_for_the_share_and_not_in_a_row(stand: Stand) -> None:
@@ -273,7 +273,7 @@ def test_who_refuses_us_is_asked_less_and_less_often(stand: Stand) -> None:
     ]  # fmt: skip
     stand.end(REFUSED)
     assert stand.one.usable(stand.now).until == stand.now + 60.0
-    assert stand.one.own.refused == 2
+    assert stand.notes.changes[-1] == ("up/one", State.REFUSING, "401", 60.0)
 
 
 def test_of_several_hindrances_the_longest_holds(stand: Stand) -> None:
@@ -316,6 +316,16 @@ def test_a_good_probe_does_not_mend_a_refusal(stand: Stand) -> None:
     stand.end(REFUSED)
     stand.one.own.may_be_back(stand.now)
     assert stand.state() is State.REFUSING
+
+
+def test_nothing_is_left_alone_where_that_is_not_wanted() -> None:
+    stand = Stand(HealthConfig(enabled=False, consecutive=1))
+    for ended in (BAD, LOST, REFUSED, busy(60.0)):
+        stand.end(ended, 40)
+    stand.reach.eject(stand.now, "probe")
+    assert stand.may()
+    assert stand.state() is State.USABLE
+    assert not stand.notes.changes
 
 
 def test_the_watcher_is_told_whenever_something_else_may_be_asked() -> None:

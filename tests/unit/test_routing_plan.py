@@ -1,5 +1,6 @@
 """One request's attempts: which deployment is next, what it has in flight, and when there is none left."""
 
+from random import Random
 from typing import Any, ClassVar
 
 import pytest
@@ -14,6 +15,7 @@ from sluicegate.routing import Attempt, Fleet, Model, ModelTable, NoRoute, Plan
 UPSTREAMS = {name: {"base_url": "http://127.0.0.1:1/v1"} for name in ("a", "b", "c", "d")}
 BEYOND: Any = FakeFault("untranslatable")
 BUSY: Any = FakeFault("status", status=503)
+BROKEN: Any = FakeFault("status", status=500)
 REFUSED: Any = FakeFault("status", status=400)
 
 
@@ -132,7 +134,7 @@ def test_after_a_fault_that_is_what_is_told_though_the_others_are_full() -> None
     attempt = plan.next()
     assert isinstance(attempt, Attempt)
     assert attempt.last, "nothing need be held back"
-    assert plan.next(BUSY) == NoRoute(BUSY)
+    assert plan.next(BROKEN) == NoRoute(BROKEN)
 
 
 # === what is in flight ===
@@ -258,6 +260,7 @@ class Plans(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.clock = Clock()
         self.table = self._load(["a", {"upstream": "b", "max_streams": 2}, "c"], "ordered")
         self.plans: list[tuple[Plan, list[Attempt], bool]] = []
 
@@ -266,7 +269,13 @@ class Plans(RuleBasedStateMachine):
             {"upstreams": UPSTREAMS, "models": {"m": {"routes": routes, "policy": policy}, "n": "a/m"}}
         )
         own: Any = Breaking() if policy == "ordered" else None
-        return ModelTable(config, getattr(self, "table", None), policy=own)
+        before = getattr(self, "table", None)
+        fleet = Fleet(self.clock, random=Random(1)) if before is None else None
+        return ModelTable(config, before, policy=own, fleet=fleet)
+
+    @rule(seconds=st.sampled_from([0.1, 3.0, 40.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
 
     @rule(name=st.sampled_from(["m", "n"]), only=st.sampled_from([None, {"a", "b"}]))
     def begin(self, name: str, only: Any) -> None:
@@ -289,7 +298,9 @@ class Plans(RuleBasedStateMachine):
             assert fault is None or step.fault is not None
             self.plans.append((plan, attempts, True))
             return
-        assert step.deployment not in [attempt.deployment for attempt in attempts]
+        if step.deployment in [attempt.deployment for attempt in attempts]:
+            assert step.deployment is attempts[-1].deployment, "only the last one is tried again"
+            assert step.after > 0
         self.plans.append((plan, [*attempts, step], False))
 
     @rule(place=st.integers(0, 9), left=st.booleans())
@@ -321,8 +332,8 @@ class Plans(RuleBasedStateMachine):
     @invariant()
     def what_is_thought_usable_is(self) -> None:
         for model in self.table:
-            usable = [deployment for deployment in model.deployments if deployment.usable(0.0).yes]
-            assert [*model.group.usable(0.0)] == usable
+            usable = [deployment for deployment in model.deployments if deployment.usable(self.clock.now).yes]
+            assert [*model.group.usable(self.clock.now)] == usable
 
 
 TestPlans = Plans.TestCase

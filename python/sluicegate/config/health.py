@@ -16,9 +16,12 @@ Attempts = Annotated[int, Field(ge=1, le=32), BeforeValidator(no_bool)]
 
 
 class HealthConfig(Section):
-    """When an upstream, or a model of it, is ejected: not asked for a while."""
+    """When an upstream, or a model of it, is not asked for a while."""
 
-    consecutive: Positive = Field(default=5, description="After so many failures in a row.")
+    enabled: bool = Field(
+        default=True, description="false: everything is asked at any time, whatever it has done before."
+    )
+    consecutive: Positive = Field(default=5, description="Ejected after so many failures in a row.")
     failed_share: Share = Field(
         default=0.5, description="Or once this share of what ended within `window` has failed."
     )
@@ -56,7 +59,7 @@ class RetryConfig(Section):
     attempts: Attempts | None = Field(
         default=None,
         description="How many tries a request has at most, the first one included; null: as many as the "
-        "model has routes, and at least 3.",
+        "model has routes. With more, the last deployment is tried again where that may help.",
     )
     budget: Ratio = Field(
         default=0.2,

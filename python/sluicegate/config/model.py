@@ -24,6 +24,7 @@ from sluicegate.config.callers import (
     check_keys,
     check_limits,
 )
+from sluicegate.config.health import HealthConfig
 from sluicegate.config.limits import LimitSet
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
@@ -166,6 +167,9 @@ class Config(Section):
     )
     routing: RoutingConfig = Field(
         default=RoutingConfig(), description="What routing policies see of a request."
+    )
+    health: HealthConfig = Field(
+        default=HealthConfig(), description="When an upstream, or a model of it, is not asked for a while."
     )
     prices: Mapping[ModelName, PriceConfig] = Field(
         default={}, description="Prices by the model's public name, or by the upstream's name of it."

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from sluicegate.config.health import RetryConfig
 from sluicegate.config.policies import PolicyConfig
 from sluicegate.config.quantities import fault
 from sluicegate.config.section import Section
@@ -104,6 +105,8 @@ class ModelConfig(Section):
         description="When the client leaves: cancel: close the connection to the upstream; drain: read the "
         "reply to its end for its usage.",
     )
+
+    retry: RetryConfig = Field(RetryConfig(), description="How its requests are tried again.")
 
     # Not `min_length`: that counts what is valid, so one bad route would also be called an empty list.
     @field_validator("routes")

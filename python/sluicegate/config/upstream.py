@@ -8,6 +8,7 @@ from pydantic_core import InitErrorDetails
 
 from sluicegate.config.apis import Apis, spelled
 from sluicegate.config.discover import DiscoverConfig, whole_form
+from sluicegate.config.health import ProbeConfig
 from sluicegate.config.members import MembersConfig
 from sluicegate.config.messages import CountTokens, MessagesConfig
 from sluicegate.config.profiles import GENERIC, NAMES, ProfileName, profile
@@ -220,6 +221,9 @@ class UpstreamConfig(Section):
         "close one themselves.",
     )
     pool_max_idle: Count = Field(default=256, description="How many idle connections a thread keeps.")
+    probe: ProbeConfig | None = Field(
+        default=None, description="Ask it again and again whether it is there; null: requests tell."
+    )
 
     @model_validator(mode="wrap")
     @classmethod

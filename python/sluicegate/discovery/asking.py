@@ -49,7 +49,9 @@ async def ask(upstream: UpstreamConfig, seconds: float = ASK_SECONDS) -> Listing
     answer: Listing | NoListing | None = None
     for base_url in _places(upstream):
         try:
-            reply = await fetch(_endpoint(upstream, base_url), seconds)
+            reply = await fetch(
+                endpoint_at(upstream, base_url + upstream.paths.get("/v1/models", "/models")), seconds
+            )
         except FetchFailed as error:
             return answer or NoListing("unreachable", str(error))
         found = _read(reply, base_url)
@@ -76,14 +78,15 @@ def _path(base_url: str) -> str:
     return urlsplit(base_url).path.rstrip("/")
 
 
-def _endpoint(upstream: UpstreamConfig, base_url: str) -> Endpoint:
+def endpoint_at(upstream: UpstreamConfig, url: str) -> Endpoint:
+    """How `upstream` is asked for what is at `url`: by its own key and headers, and its way to connect."""
     headers = {name: value.get_secret_value() for name, value in upstream.headers.items()}
     headers |= key_headers(upstream)
     certificate = None
     if upstream.client_cert_file is not None and upstream.client_key_file is not None:
         certificate = upstream.client_cert_file, upstream.client_key_file
-    query = f"?{urlencode(upstream.query)}" if upstream.query else ""
-    url = f"{base_url}{upstream.paths.get('/v1/models', '/models')}{query}"
+    if upstream.query:
+        url += f"{'&' if '?' in url else '?'}{urlencode(upstream.query)}"
     return Endpoint(url, headers, upstream.socket, upstream.ca_file, certificate)
 
 

@@ -19,6 +19,7 @@ from sluicegate.gateway.background import Background
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.deciding import Deciding, DecidingOnLoop, DecidingThread
 from sluicegate.gateway.decisions import Decider
+from sluicegate.gateway.deployments import DeploymentReport
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.engines import start_engines
@@ -27,11 +28,12 @@ from sluicegate.gateway.forms import in_form
 from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
+from sluicegate.gateway.probing import Probing
 from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
-from sluicegate.routing import ModelTable, Policy
+from sluicegate.routing import Fleet, ModelTable, Policy
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
@@ -53,6 +55,7 @@ class Gateway:
     def __init__(
         self,
         state: State,
+        report: DeploymentReport,
         own_prices: PricePolicy | None = None,
         own_policy: Policy | None = None,
         *,
@@ -72,6 +75,8 @@ class Gateway:
             state, self._loop_side.begin_continuing, self._loop_side.begin_storing, self._died
         )
         self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
+        self._probing = Probing(state.models.fleet, self._decider.post, report)
+        self._probing.adopt(state.config)
         self._door = Door(state)
         self._background = Background(state, self._door, self._decider, conversations)
         self._stored = StoredResponses(state)
@@ -193,6 +198,7 @@ class Gateway:
         self._deciding, state.front = deciding, front
         state.responses.start(self._background.execute)
         self._discovery.start()
+        self._probing.start()
         state.log.info(
             "started",
             pid=os.getpid(),
@@ -241,6 +247,7 @@ class Gateway:
         if state.front is not None:
             _tell(state.front, serving)
         state.serving = serving
+        self._probing.adopt(serving.config)
         state.responses.serve(serving.models.names, serving.admission.owners)
 
     def leave(self) -> None:
@@ -297,6 +304,7 @@ class Gateway:
         if self._closing is not None:
             self._closing.cancel()
         await self._discovery.stop()
+        await self._probing.stop()
         await state.responses.drain(0)
         await self._close_front()
         if self._deciding is not None:
@@ -337,7 +345,16 @@ def create_app(
     metrics = Metrics()
     notices = Notices(log)
     counters, estimates = Counters(UTC), Estimates()
-    serving = _serving(merge(config, {}), prices, policy, notices, counters=counters, estimates=estimates)
+    report = DeploymentReport(log)
+    serving = _serving(
+        merge(config, {}),
+        prices,
+        policy,
+        notices,
+        counters=counters,
+        estimates=estimates,
+        fleet=Fleet(told=report.changed),
+    )
     state = State(
         serving=serving,
         counters=counters,
@@ -351,7 +368,9 @@ def create_app(
         ),
         start_engines=engines,
     )
-    return Gateway(state, prices, policy, closes_log=closes_log)
+    report.models = lambda: state.models
+    metrics.show(report)
+    return Gateway(state, report, prices, policy, closes_log=closes_log)
 
 
 def _serving(
@@ -363,6 +382,7 @@ def _serving(
     before: ModelTable | None = None,
     counters: Counters,
     estimates: Estimates,
+    fleet: Fleet | None = None,
 ) -> Serving:
     config = found.config
 
@@ -370,7 +390,13 @@ def _serving(
         notices.warn_once("policy_failed", model=model, error=where(error))
 
     table = ModelTable(
-        config, before, found.unlisted, matched=found.matched, policy=own_policy, complain=complain
+        config,
+        before,
+        found.unlisted,
+        matched=found.matched,
+        policy=own_policy,
+        complain=complain,
+        fleet=fleet,
     )
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
     limiter = Limiter(config, counters, estimates)

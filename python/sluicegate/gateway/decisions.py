@@ -266,9 +266,8 @@ class Decider:
         plan, model = call.plan, call.model
         if plan is None or model is None:
             raise LookupError("no plan")
-        step = plan.next(event.fault)
-        if call.counts and cannot_count(event.fault):
-            step = NoRoute(event.fault)
+        lacks = call.counts and cannot_count(event.fault)
+        step = NoRoute(event.fault) if lacks else plan.next(event.fault)
         if isinstance(step, NoRoute):
             reply = _written(call, self._told(call, step))
             if event.reply(reply.status, reply.headers, reply.body):
@@ -283,7 +282,11 @@ class Decider:
         fault = step.fault
         if fault is None:
             model = call.model
-            return errors.all_busy(model.asked) if step.why == "full" and model else errors.internal()
+            if model is None or step.why in ("failed", "none"):
+                return errors.internal()
+            if step.why == "full":
+                return errors.all_busy(model.asked)
+            return errors.all_resting(model.asked, step.wait, rate_limited=step.reason == "429")
         if call.counts and cannot_count(fault):
             return errors.not_counted("" if call.model is None else call.model.name)
         own = call.serving.forwards_authorization.get(fault.upstream, False)

@@ -228,6 +228,18 @@ def all_busy(model: str) -> ErrorReply:
     )
 
 
+def all_resting(model: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
+    """Every deployment of the model has asked to be left alone; the first one is back in `seconds`."""
+    whole = max(1, math.ceil(seconds))
+    return error_reply(
+        429 if rate_limited else 503,
+        f"All deployments of the model `{model[:256]}` are too busy: try again in {whole} s.",
+        type="rate_limit_error" if rate_limited else "server_error",
+        code="all_resting",
+        headers=((b"retry-after", b"%d" % whole), (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000))),
+    )
+
+
 def not_counted(model: str) -> ErrorReply:
     """Nobody counts the tokens of an input for this model."""
     return error_reply(

@@ -1,6 +1,7 @@
 """Public models, the deployments that serve them, and which of them is next."""
 
 from sluicegate.routing.deployment import Deployment, Fleet, Load
+from sluicegate.routing.health import Breaker, Health, State
 from sluicegate.routing.model import Group, Model
 from sluicegate.routing.ordered import Ordered
 from sluicegate.routing.plan import Attempt, NoRoute, Plan
@@ -10,10 +11,12 @@ from sluicegate.routing.verdict import may_succeed_elsewhere
 
 __all__ = [
     "Attempt",
+    "Breaker",
     "Deployment",
     "Facts",
     "Fleet",
     "Group",
+    "Health",
     "Load",
     "Model",
     "ModelTable",
@@ -21,5 +24,6 @@ __all__ = [
     "Ordered",
     "Plan",
     "Policy",
+    "State",
     "may_succeed_elsewhere",
 ]

@@ -56,7 +56,7 @@ class Affinity:
         return facts.affinity
 
     def _adopt(self, candidates: Sequence[Deployment]) -> None:
-        weights = [deployment.weight for deployment in candidates]
+        weights = [deployment.full_weight for deployment in candidates]
         self._order = Rendezvous([deployment.name for deployment in candidates], weights)
         total = sum(weights)
         self._shares = [self._load_factor * weight / total for weight in weights]

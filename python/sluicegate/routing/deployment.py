@@ -6,14 +6,26 @@ name while configurations come and go. Everything but the making is for the thre
 
 import math
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from random import Random
 from weakref import WeakValueDictionary
 
-from sluicegate._core import Route, Upstream
+from sluicegate._core import Fault, Outcome, Route, Upstream
+from sluicegate.config import HealthConfig
+from sluicegate.routing.health import FULL, Breaker, Health, Settings, State, Usable
+from sluicegate.routing.retry import RetryBudget
+from sluicegate.routing.verdict import Verdict, verdict_at_end, verdict_of
 
 Clock = Callable[[], float]
 """Seconds, from any point in time on, never backwards."""
+
+Told = Callable[[str, State, str, float], None]
+"""Whose state has changed, to what, why, and for how many seconds."""
+
+
+def unheard(name: str, state: State, reason: str, seconds: float) -> None:
+    """Nobody is told."""
+
 
 SIZES = (2_000, 16_000)
 """Input tokens: below the first an input is short, below the second middling, else long."""
@@ -44,11 +56,13 @@ class Load:
     """What one deployment has to do, and how long its replies took. Kept over changes of the
     configuration."""
 
-    __slots__ = ("__weakref__", "bounds", "first_token", "name", "streams", "tokens")
+    __slots__ = ("__weakref__", "bounds", "first_token", "health", "name", "streams", "tokens")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, health: Health) -> None:
         self.name = name
         """`upstream/model`; of a wildcard with its `*`."""
+        self.health = health
+        """What its attempts have shown; another one where its upstream has become another."""
         self.streams = 0
         """Requests that it was handed and that have not ended, streaming or not."""
         self.tokens = 0
@@ -79,20 +93,6 @@ def size_of(tokens: int) -> int:
     return 0 if tokens < SIZES[0] else 1 if tokens < SIZES[1] else 2
 
 
-class Usable(NamedTuple):
-    """Whether a deployment may be handed a request."""
-
-    yes: bool
-    why: str
-    """Where it may not: `full`."""
-    until: float
-    """When that ends by itself, by the clock; infinite where it does not."""
-
-
-USABLE = Usable(True, "", math.inf)
-FULL = Usable(False, "full", math.inf)
-
-
 class Fleet:
     """All deployments of a process, by name. `clock` is the one that everything about them goes by.
 
@@ -100,29 +100,90 @@ class Fleet:
     has again goes on with its counts, if it still has something to do.
     """
 
-    __slots__ = ("_loads", "changes", "clock")
+    __slots__ = (
+        "_budgets", "_loads", "_reaches", "_settings", "_told", "changes", "clock", "random", "wall",
+    )  # fmt: skip
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Clock = time.monotonic,
+        *,
+        wall: Clock = time.time,
+        told: Told = unheard,
+        random: Random | None = None,
+    ) -> None:
+        """`wall`: the time of day. `told`: of what is left alone, or usable again; it must not block."""
         self.clock = clock
+        self.wall = wall
+        # Nothing secret depends on how long a pause is.
+        self.random = random or Random()  # noqa: S311
+        self._told = told
+        self._settings: Settings = HealthConfig()
         self.changes = 0
         """Grows where one of them becomes usable, or ceases to be: what was found out before is out of
         date."""
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
+        self._reaches: WeakValueDictionary[str, Breaker] = WeakValueDictionary()
+        self._budgets: WeakValueDictionary[str, RetryBudget] = WeakValueDictionary()
 
     def load(self, name: str) -> Load:
-        """The load of the deployment of that name."""
+        """The load of the deployment of that name: `upstream/model`."""
         found = self._loads.get(name)
         if found is None:
-            found = self._loads[name] = Load(name)
+            found = self._loads[name] = Load(name, self._health(name))
         return found
+
+    def reach(self, upstream: str) -> Breaker:
+        """Whether the upstream of that name can be reached."""
+        found = self._reaches.get(upstream)
+        if found is None:
+            found = self._reaches[upstream] = self._breaker(upstream)
+        return found
+
+    def budget(self, model: str, share: float) -> RetryBudget:
+        """What the model may spend on further tries; `share`: of one, for each request."""
+        found = self._budgets.get(model)
+        if found is None:
+            found = self._budgets[model] = RetryBudget(share)
+        else:
+            found.adopt(share)
+        return found
+
+    def adopt(self, settings: Settings, others: Collection[str] = ()) -> None:
+        """Go by these settings from now on. `others`: upstreams that are not what they were."""
+        self._settings = settings
+        for upstream in others:
+            self._reaches.pop(upstream, None)
+        for load in [*self._loads.values()]:
+            if _upstream_of(load.name) in others:
+                load.health = self._health(load.name)
+            load.health.own.adopt(settings)
+            load.health.reach.adopt(settings)
+
+    def moved(self) -> None:
+        self.changes += 1
+
+    def changed(self, name: str, state: State, reason: str, seconds: float) -> None:
+        self._told(name, state, reason, seconds)
+
+    def _health(self, name: str) -> Health:
+        return Health(self._breaker(name), self.reach(_upstream_of(name)), self)
+
+    def _breaker(self, name: str) -> Breaker:
+        return Breaker(name, self._settings, self.random, self)
+
+
+def _upstream_of(name: str) -> str:
+    # An upstream's name has no slash.
+    return name.partition("/")[0]
 
 
 class Deployment:
     """One upstream and its name for a model, as one model's configuration has it."""
 
     __slots__ = (
-        "_drain", "_public", "_route", "_upstream", "load", "max_streams", "model", "name", "position",
-        "tier", "weight",
+        "_drain", "_public", "_route", "_upstream", "full_weight", "load", "max_streams", "model", "name",
+        "own_account", "own_model", "position", "tier", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +198,7 @@ class Deployment:
         max_streams: int | None = None,
         public: str | None = None,
         drain: bool = False,
+        own_account: bool = True,
     ) -> None:
         """`model`: the upstream's name of it; `public`: what the reply shows, None: the upstream's own
         name."""
@@ -146,7 +208,15 @@ class Deployment:
         """Shared by all models that this deployment serves."""
         self.position = position
         """In the model's configuration, from 0."""
+        self.full_weight = weight
+        """As configured."""
         self.weight = weight
+        """What part of the requests it should have now: less than `full_weight` for a while after it was left
+        alone."""
+        self.own_account = own_account
+        """It is sent the gateway's credentials, not the client's."""
+        self.own_model = "*" not in load.name
+        """The upstream's name of the model is the configuration's, not made of the client's."""
         self.tier = tier
         self.max_streams = max_streams
         self._upstream = upstream
@@ -178,4 +248,14 @@ class Deployment:
     def usable(self, now: float) -> Usable:
         """Whether it may be handed a request now."""
         most = self.max_streams
-        return FULL if most is not None and self.load.streams >= most else USABLE
+        if most is not None and self.load.streams >= most:
+            return FULL
+        return self.load.health.usable(now)
+
+    def verdict(self, fault: Fault, wall: float) -> Verdict:
+        """What an attempt that failed with `fault` says of it."""
+        return verdict_of(fault, wall, own_account=self.own_account, own_model=self.own_model)
+
+    def verdict_at_end(self, outcome: Outcome, wall: float) -> Verdict:
+        """What the attempt says of it that a request ended with."""
+        return verdict_at_end(outcome, wall, own_account=self.own_account, own_model=self.own_model)

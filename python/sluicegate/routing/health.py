@@ -16,6 +16,8 @@ class Settings(Protocol):
     """When to eject: the configuration's `health`."""
 
     @property
+    def enabled(self) -> bool: ...
+    @property
     def consecutive(self) -> int: ...
     @property
     def failed_share(self) -> float: ...
@@ -41,6 +43,8 @@ class State(StrEnum):
     """Left alone because it asked for that."""
     REFUSING = "refusing"
     """Left alone because it refuses our key, our account, or the model's name."""
+    FULL = "full"
+    """It has as many streams as it may have."""
 
 
 class Usable(NamedTuple):
@@ -53,6 +57,7 @@ class Usable(NamedTuple):
 
 
 YES = Usable(True, State.USABLE, math.inf)
+FULL = Usable(False, State.FULL, math.inf)
 TRIAL = Usable(True, State.HALF_OPEN, math.inf)
 
 
@@ -78,17 +83,16 @@ WARM_UP = 30.0
 LEAST_WEIGHT = 0.1
 REFUSED_FIRST = 60.0
 REFUSED_AT_MOST = 600.0
-BUSY_UNSTATED = 1.0
-"""Seconds of rest for an upstream that is too busy and does not say for how long."""
 JITTER = 0.2
 
 
 class Window:
     """How many attempts of the last seconds have ended, and how many of them failed: in ten slices."""
 
-    __slots__ = ("_ended", "_failed", "_slice")
+    __slots__ = ("_ended", "_failed", "_seconds", "_slice")
 
     def __init__(self) -> None:
+        self._seconds = 0.0
         self.clear()
 
     def clear(self) -> None:
@@ -99,6 +103,9 @@ class Window:
     def add(self, now: float, seconds: float, *, failed: bool) -> None:
         """An attempt has ended; `seconds`: what the window spans."""
         number = int(now * SLICES / seconds)
+        if seconds != self._seconds:
+            self.clear()
+            self._seconds = seconds
         if number != self._slice:
             for passed in range(max(self._slice + 1, number - SLICES + 1), number + 1):
                 self._ended[passed % SLICES] = self._failed[passed % SLICES] = 0
@@ -121,8 +128,8 @@ class Breaker:
     """
 
     __slots__ = (
-        "_ejections", "_in_a_row", "_random", "_refusals", "_settings", "_trial_until", "_usable_since",
-        "_warms_up", "_watcher", "_window", "ejected", "name", "open", "refused", "until", "why",
+        "__weakref__", "_ejections", "_in_a_row", "_random", "_refusals", "_settings", "_trial_until",
+        "_usable_since", "_warms_up", "_watcher", "_window", "name", "open", "until", "why",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: Settings, random: Random, watcher: Watcher) -> None:
@@ -143,16 +150,14 @@ class Breaker:
         """EJECTED or REFUSING while it is open."""
         self.until = 0.0
         """When it may be tried, while it is open."""
-        self.ejected = 0
-        """How often, so far."""
-        self.refused = 0
-        """How often it has begun to refuse us, so far."""
 
     def adopt(self, settings: Settings) -> None:
-        """Go by these from now on."""
-        if settings.window != self._settings.window:
-            self._window.clear()
+        """Go by these from now on. Any thread."""
         self._settings = settings
+
+    @property
+    def enabled(self) -> bool:
+        return self._settings.enabled
 
     def usable(self, now: float) -> Usable:
         if not self.open:
@@ -167,6 +172,11 @@ class Breaker:
         if not self.open:
             return State.USABLE
         return self.why if now < self.until else State.HALF_OPEN
+
+    @property
+    def warms_up(self) -> bool:
+        """Whether its weight is not the whole yet."""
+        return self._warms_up and not self.open
 
     def weight(self, now: float) -> float:
         """Of its full load, after an ejection: it grows from a tenth to 1."""
@@ -208,6 +218,8 @@ class Breaker:
             if trial:
                 self._eject_again(now, reason)
             return
+        if not settings.enabled:
+            return
         self._window.add(now, settings.window, failed=True)
         if in_a_row:
             self._in_a_row += 1
@@ -220,7 +232,7 @@ class Breaker:
 
     def refuses(self, now: float, reason: str, *, trial: bool) -> None:
         """It does not serve us, and will not before somebody changes something."""
-        if self.open and not trial:
+        if not self._settings.enabled or (self.open and not trial):
             return
         if self.open and now < self.until:
             self.give_back()
@@ -230,7 +242,6 @@ class Breaker:
         self._refusals += 1
         self._leave_alone(now, period, State.REFUSING)
         if first:
-            self.refused += 1
             self._watcher.changed(self.name, State.REFUSING, reason, period)
 
     def eject(self, now: float, reason: str) -> None:
@@ -238,7 +249,7 @@ class Breaker:
         if self.open:
             if self.state(now) is State.HALF_OPEN:
                 self._eject_again(now, reason)
-        else:
+        elif self._settings.enabled:
             self._eject(now, reason)
 
     def may_be_back(self, now: float) -> None:
@@ -264,7 +275,6 @@ class Breaker:
         period = min(settings.eject * 2.0 ** min(self._ejections, 32), settings.eject_at_most)
         period *= self._random.uniform(1.0 - JITTER, 1.0 + JITTER)
         self._ejections += 1
-        self.ejected += 1
         self._leave_alone(now, period, State.EJECTED)
         self._watcher.changed(self.name, State.EJECTED, reason, period)
 
@@ -294,7 +304,7 @@ _REACH_TRIAL = 2
 class Health:
     """One deployment's: its own breaker, its upstream's (`reach`), and how long it wants to rest."""
 
-    __slots__ = ("_rest_until", "_watcher", "own", "reach", "rests")
+    __slots__ = ("_rest_reason", "_rest_until", "_watcher", "own", "reach")
 
     def __init__(self, own: Breaker, reach: Breaker, watcher: Watcher) -> None:
         self.own = own
@@ -302,12 +312,16 @@ class Health:
         """Of all deployments on one upstream: whether it can be reached."""
         self._watcher = watcher
         self._rest_until = 0.0
-        self.rests = 0
-        """How often it has begun to rest, so far."""
+        self._rest_reason = ""
 
     @property
     def name(self) -> str:
         return self.own.name
+
+    @property
+    def rest_reason(self) -> str:
+        """Why it rests, or rested last: the status."""
+        return self._rest_reason
 
     def usable(self, now: float) -> Usable:
         """Whether it may be handed a request. Of several hindrances, the one that lasts longest."""
@@ -330,6 +344,10 @@ class Health:
         if now < self._rest_until:
             return State.RESTING
         return own if own is not State.USABLE else reach
+
+    @property
+    def warms_up(self) -> bool:
+        return self.own.warms_up or self.reach.warms_up
 
     def weight(self, now: float) -> float:
         """What part of its load it should have: less than 1 for a while after an ejection."""
@@ -368,16 +386,17 @@ class Health:
                 own.refuses(now, verdict.reason, trial=own_trial)
             else:
                 own.failed(now, verdict.reason, trial=own_trial, in_a_row=False)
-                self._rest(now, verdict)
+                if verdict.wait and own.enabled:
+                    self._rest(now, verdict.wait, verdict.reason)
 
-    def _rest(self, now: float, verdict: Verdict) -> None:
-        wait = BUSY_UNSTATED if verdict.wait is None else verdict.wait
+    def _rest(self, now: float, seconds: float, reason: str) -> None:
         begins = now >= self._rest_until
-        self._rest_until = max(self._rest_until, now + wait)
-        self._watcher.moved()
-        if begins and wait > 0:
-            self.rests += 1
-            self._watcher.changed(self.name, State.RESTING, verdict.reason, wait)
+        if now + seconds > self._rest_until:
+            self._rest_until = now + seconds
+            self._rest_reason = reason
+            self._watcher.moved()
+        if begins:
+            self._watcher.changed(self.name, State.RESTING, reason, seconds)
 
 
 def _hindrance(usable: Usable) -> tuple[bool, float, bool]:

@@ -3,11 +3,19 @@
 import math
 from collections.abc import Callable, Sequence
 
+from sluicegate.config import RetryConfig
 from sluicegate.routing.deployment import Deployment, Fleet
 from sluicegate.routing.policy import Policy
 
 Complain = Callable[[str, Exception], None]
 """Told of a model whose policy has raised. It must not raise."""
+
+
+PLAIN = RetryConfig()
+MOST_ATTEMPTS = 32
+"""Of one request: the relay makes no more."""
+WARM_UP_STEP = 1.0
+"""Seconds after which a weight that grows is looked at again."""
 
 
 def silent(model: str, error: Exception) -> None:
@@ -22,10 +30,14 @@ class Group:
         "_ready",
         "_until",
         "_usable",
+        "_warmed",
+        "attempts",
+        "budget",
         "complain",
         "deployments",
         "fleet",
         "name",
+        "pauses",
         "policy",
     )
 
@@ -36,7 +48,11 @@ class Group:
         policy: Policy,
         fleet: Fleet,
         complain: Complain = silent,
+        *,
+        retry: RetryConfig = PLAIN,
+        listed: bool = True,
     ) -> None:
+        """`listed`: False where the name is the client's own."""
         self.name = name
         """Of the configuration: a wildcard has its `*`."""
         self.deployments = tuple(sorted(deployments, key=lambda deployment: deployment.tier))
@@ -44,14 +60,21 @@ class Group:
         self.policy = policy
         self.fleet = fleet
         self.complain = complain
+        self.attempts = retry.attempts or min(len(self.deployments), MOST_ATTEMPTS)
+        """How many a request has, at most."""
+        self.budget = fleet.budget(name if listed else "", retry.budget)
+        self.pauses = retry.backoff
+        """Before the same deployment is tried again: the first one at most, and the longest."""
         self._usable: tuple[Deployment, ...] = ()
         self._ready: tuple[Deployment, ...] = ()
+        self._warmed = False
+        """The weights were not whole when it was looked last."""
         self._changes = -1
         self._until = -math.inf
 
     def usable(self, now: float) -> tuple[Deployment, ...]:
         """The deployments that may be handed a request, in their order; the very object while they are the
-        same."""
+        same, and have the same weights."""
         if self._changes != self.fleet.changes or now >= self._until:
             self._look(now)
         return self._usable
@@ -70,9 +93,17 @@ class Group:
             until = min(until, state.until)
             if state.yes:
                 usable.append(deployment)
+        warms_up = False
+        for deployment in usable:
+            health = deployment.load.health
+            if health.warms_up:
+                warms_up = True
+                until = min(until, now + WARM_UP_STEP)
+            deployment.weight = deployment.full_weight * health.weight(now)
         self._changes = self.fleet.changes
         self._until = until
-        if usable != [*self._usable]:
+        if warms_up or self._warmed or usable != [*self._usable]:
+            self._warmed = warms_up
             self._usable = tuple(usable)
             self._ready = lowest_tier(self._usable)
 

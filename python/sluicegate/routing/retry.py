@@ -18,9 +18,13 @@ class RetryBudget:
     `share` and not by as many times as each request may be tried.
     """
 
-    __slots__ = ("_balance", "_per_request", "_second", "_slices")
+    __slots__ = ("__weakref__", "_balance", "_per_request", "_second", "_slices", "refused", "retries")
 
     def __init__(self, share: float) -> None:
+        self.retries: dict[str, int] = {}
+        """Further tries so far, by what the one before failed with."""
+        self.refused = 0
+        """Those that there was no budget for."""
         self._per_request = round(share * _TRY)
         self._slices = [0] * _SECONDS
         self._balance = 0
@@ -38,15 +42,21 @@ class RetryBudget:
         self._slices[second % _SECONDS] += self._per_request
         self._balance += self._per_request
 
-    def withdraw(self, now: float) -> bool:
-        """Whether there may be a further try; if so, it is paid for."""
+    def affords(self, now: float) -> bool:
+        """Whether there may be a further try."""
         second = int(now)
         if second != self._second:
             self._forget(second)
-        if self._balance + FREE_PER_SECOND * _SECONDS * _TRY < _TRY:
+        return self._balance + FREE_PER_SECOND * _SECONDS * _TRY >= _TRY
+
+    def withdraw(self, now: float, reason: str = "") -> bool:
+        """Whether there may be a further try, after one that failed for `reason`; if so, it is paid for."""
+        if not self.affords(now):
+            self.refused += 1
             return False
-        self._slices[second % _SECONDS] -= _TRY
+        self._slices[self._second % _SECONDS] -= _TRY
         self._balance -= _TRY
+        self.retries[reason] = self.retries.get(reason, 0) + 1
         return True
 
     def _forget(self, second: int) -> None:

@@ -1,6 +1,6 @@
 """From the configuration to upstreams, deployments and models, made once a configuration."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -9,7 +9,7 @@ from sluicegate.config import Config, ModelConfig, UpstreamConfig, alias_target
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 from sluicegate.routing.choosing import make_policy
 from sluicegate.routing.deployment import Deployment, Fleet, Load
-from sluicegate.routing.model import Complain, Group, Model, silent
+from sluicegate.routing.model import PLAIN, Complain, Group, Model, silent
 from sluicegate.routing.names import Wildcards
 from sluicegate.routing.ordered import Ordered
 from sluicegate.routing.policy import Policy
@@ -50,14 +50,20 @@ class ModelTable:
         self._policies = self._make_policies(config, before, policy)
         if self._faults:
             raise ConfigurationError(self._faults)
-        self._upstreams = {name: (config.upstreams[name], made) for name, made in upstreams.items()}
+        kept = {} if before is None else before._upstreams
+        others = [name for name, made in upstreams.items() if name in kept and kept[name][1] is not made]
+        self.fleet.adopt(config.health, others)
+        self._upstreams: dict[str, tuple[UpstreamConfig, Upstream]] = {
+            name: (config.upstreams[name], made) for name, made in upstreams.items()
+        }
         self._groups = groups = {
             name: Group(
                 name,
-                _deployments(name, model, upstreams, self.fleet),
+                _deployments(name, model, config, upstreams, self.fleet),
                 self._policies[name][1],
                 self.fleet,
                 complain,
+                retry=model.retry,
             )
             for name, model in config.models.items()
         }
@@ -69,7 +75,9 @@ class ModelTable:
             if model is not None:
                 self._aliases[alias] = Model(model.name, model.group, asked=alias, star=model.star)
         self._matched = tuple(name for name in dict.fromkeys(matched) if self._wildcards.find(name))
-        self._unlisted = tuple((name, _prefix(config.upstreams[name]), upstreams[name]) for name in unlisted)
+        self._unlisted = tuple((config.upstreams[name], upstreams[name]) for name in unlisted)
+        # Of all names that nobody has listed, together: it must outlive the models that are made of them.
+        self._unlisted_budget = self.fleet.budget("", PLAIN.budget)
         self._bound(groups.values())
 
     def get(self, name: str) -> Model | None:
@@ -91,6 +99,11 @@ class ModelTable:
         yield from self._aliases.values()
 
     @property
+    def groups(self) -> Collection[Group]:
+        """Of each model of the configuration, its deployments."""
+        return self._groups.values()
+
+    @property
     def names(self) -> list[str]:
         """The names of the configuration; a wildcard has its `*`."""
         return list(self._groups)
@@ -108,13 +121,19 @@ class ModelTable:
         if not self._unlisted or not _may_be_a_name(name):
             return None
         deployments = [
-            Deployment(upstream, name.removeprefix(prefix), self.fleet.load(f"{of}/*"), position=position)
-            for position, (of, prefix, upstream) in enumerate(self._unlisted)
-            if name.startswith(prefix) and name != prefix
+            Deployment(
+                upstream,
+                name.removeprefix(_prefix(of)),
+                self.fleet.load(f"{upstream.name}/*"),
+                position=position,
+                own_account=not of.forward_authorization,
+            )
+            for position, (of, upstream) in enumerate(self._unlisted)
+            if name.startswith(_prefix(of)) and name != _prefix(of)
         ]
         if not deployments:
             return None
-        return Model(name, Group(name, deployments, Ordered(), self.fleet), listed=False)
+        return Model(name, Group(name, deployments, Ordered(), self.fleet, listed=False), listed=False)
 
     def _target(self, alias: str, config: Config) -> Model | None:
         name = alias_target(alias, config.aliases)
@@ -167,7 +186,7 @@ class ModelTable:
 
 
 def _deployments(
-    name: str, config: ModelConfig, upstreams: Mapping[str, Upstream], fleet: Fleet
+    name: str, model: ModelConfig, config: Config, upstreams: Mapping[str, Upstream], fleet: Fleet
 ) -> list[Deployment]:
     return [
         Deployment(
@@ -178,10 +197,11 @@ def _deployments(
             weight=route.weight,
             tier=route.tier,
             max_streams=route.max_streams,
-            public=name if config.reply_model == "public" else None,
-            drain=(route.on_client_leave or config.on_client_leave) == "drain",
+            public=name if model.reply_model == "public" else None,
+            drain=(route.on_client_leave or model.on_client_leave) == "drain",
+            own_account=not config.upstreams[route.upstream].forward_authorization,
         )
-        for position, route in enumerate(config.routes)
+        for position, route in enumerate(model.routes)
     ]
 
 

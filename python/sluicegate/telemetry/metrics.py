@@ -115,6 +115,10 @@ class Metrics(Collector):
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
         self._lock = Lock()
 
+    def show(self, source: Collector) -> None:
+        """Have a scrape ask `source`, too."""
+        self._registry.register(source)
+
     def stream_started(self, model: str) -> None:
         """A streaming request of `model` is under way; `stream_ended` must follow. The deciding thread's."""
         self._streams[model] = self._streams.get(model, 0) + 1

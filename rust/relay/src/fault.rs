@@ -142,8 +142,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The upstream's configured name.
     pub upstream: Box<str>,
-    /// The upstream's status, for [`FaultKind::Status`]; for [`FaultKind::InBandError`] the one that its `code` or `type`
-    /// stands for.
+    /// The upstream's status, for [`FaultKind::Status`]; for [`FaultKind::InBandError`] the one that the error's `code`
+    /// or `type` stands for.
     pub status: Option<u16>,
     /// Why the connection failed, for [`FaultKind::Connect`] and [`FaultKind::Reset`].
     pub reason: Option<Reason>,
