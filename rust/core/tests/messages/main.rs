@@ -11,3 +11,4 @@ mod cases;
 mod recordings;
 mod round_trips;
 mod said;
+mod translations;

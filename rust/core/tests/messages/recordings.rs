@@ -12,7 +12,7 @@ use sluicegate_core::usage::Usage;
 use crate::said::{Said, plan, translated};
 
 /// The file, its protocol, the stream, and what it says.
-fn streams() -> Vec<(String, Api, Vec<u8>, Json)> {
+pub(crate) fn streams() -> Vec<(String, Api, Vec<u8>, Json)> {
     let Some(corpus) = std::env::var_os("SLUICEGATE_CORPUS").map(PathBuf::from) else {
         return Vec::new();
     };
@@ -37,15 +37,15 @@ fn streams() -> Vec<(String, Api, Vec<u8>, Json)> {
     streams
 }
 
-fn list(value: &Json) -> impl Iterator<Item = &Json> {
+pub(crate) fn list(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
 
-fn word(value: &Json) -> String {
+pub(crate) fn word(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn letters(text: &str) -> String {
+pub(crate) fn letters(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
@@ -179,43 +179,11 @@ fn every_reply_is_a_message_to_a_messages_client() {
         }
         seen += 1;
         let reads: Vec<_> = stream.chunks(333).collect();
-        // What a client of Responses, or of chat, reads of the same bytes.
-        let other = if api == Api::Chat {
-            Api::Responses
-        } else {
-            Api::Chat
-        };
-        let (theirs, _) = translated(&plan(api, other, true), &reads, &mut Unpriced);
-        let theirs = Said::read(other, true, &theirs);
         let (sent, facts) = translated(&plan(api, Api::Messages, true), &reads, &mut Dollar);
         let ours = Said::read(Api::Messages, true, &sent);
-        if !theirs.error.is_null() {
-            assert!(!ours.error.is_null(), "{file}");
-            continue;
-        }
         assert!(ours.error.is_null(), "{file}: {}", ours.error);
-        let refusal = word(&theirs.reply["choices"][0]["message"]["refusal"]);
-        if refusal.is_empty() && !file.contains("refusal") {
-            assert_eq!(letters(&ours.text), letters(&theirs.text), "{file}");
-        }
-        assert_eq!(letters(&ours.thinking), letters(&theirs.thinking), "{file}");
-        let unnamed = |said: &Said| -> Vec<_> {
-            let calls = said.parsed_calls().into_iter();
-            calls.map(|(_, name, input)| (name, input)).collect()
-        };
-        assert_eq!(unnamed(&ours), unnamed(&theirs), "{file}");
-        if let Some(usage) = facts.usage {
+        if facts.usage.is_some() {
             assert_eq!(ours.usage["cost"], json!(1.0), "{file}");
-            assert_eq!(
-                input_of(Api::Messages, &ours.usage),
-                usage.input_tokens.or(Some(0)),
-                "{file}"
-            );
-            assert_eq!(
-                ours.usage["output_tokens"].as_u64(),
-                usage.output_tokens.or(Some(0)),
-                "{file}"
-            );
         }
         let whole = translated(&plan(api, Api::Messages, false), &reads, &mut Dollar).0;
         assert_eq!(
