@@ -525,7 +525,7 @@ fn any_piece() -> impl Strategy<Value = (u8, u64, String, String)> {
 
 proptest! {
     #[test]
-    fn any_pieces_are_a_message_and_no_text_is_lost(pieces in prop::collection::vec(any_piece(), 0..24)) {
+    fn any_pieces_are_a_reply_and_no_text_is_lost(pieces in prop::collection::vec(any_piece(), 0..24)) {
         let spelled: Vec<(u8, u64, Vec<u8>, Vec<u8>)> = pieces
             .iter()
             .map(|(kind, index, text, arguments)| {
