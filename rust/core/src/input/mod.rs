@@ -11,6 +11,7 @@
 //! * [`names`]: what the upstream calls the tools.
 //! * [`offer`]: all tools of a request as functions, for upstreams that have nothing else.
 //! * [`place`]: where in a request something stands, and why a request is refused.
+//! * `read`: what both protocols of OpenAI spell alike.
 //! * [`seal`]: what an upstream wants back from a client that speaks another protocol.
 //! * [`settings`]: the members that stand for themselves, `temperature` or `stop`.
 //! * [`tools`]: the tools that the model may call.
@@ -22,6 +23,7 @@ pub(crate) mod media;
 pub mod names;
 pub mod offer;
 pub mod place;
+pub(crate) mod read;
 pub mod seal;
 pub mod settings;
 pub mod tools;

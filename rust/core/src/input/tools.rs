@@ -145,3 +145,16 @@ pub struct Named<'a> {
     /// Where it is named: `tool_choice`, `tool_choice.tools[0]`.
     pub spot: Spot,
 }
+
+impl<'a> Named<'a> {
+    /// One that the provider runs.
+    #[must_use]
+    pub fn hosted(kind: Cow<'a, str>, spot: Spot) -> Self {
+        Named {
+            kind,
+            name: Cow::Borrowed(""),
+            namespace: None,
+            spot,
+        }
+    }
+}

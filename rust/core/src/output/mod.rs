@@ -8,7 +8,7 @@ pub(crate) mod identity;
 mod link;
 pub(crate) mod named;
 pub(crate) mod spelled;
-mod spent;
+pub(crate) mod spent;
 
 use crate::api::Api;
 use crate::cost::Members;

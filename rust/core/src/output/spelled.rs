@@ -1,5 +1,17 @@
 //! Looking at text as it is spelled between the quotes of a JSON string.
 
+use crate::limits::MAX_REPEATED;
+
+/// Keeps what is said first of something that each event repeats: nothing that is longer than [`MAX_REPEATED`].
+pub(crate) fn note_first(known: &mut Vec<u8>, said: Option<&[u8]>) {
+    if known.is_empty()
+        && let Some(said) = said
+        && said.len() <= MAX_REPEATED
+    {
+        known.extend_from_slice(said);
+    }
+}
+
 /// Where the escape begins that `text` ends in, if it is the first half of a surrogate pair.
 #[inline]
 pub(crate) fn half_pair(text: &[u8]) -> Option<usize> {

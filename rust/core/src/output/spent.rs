@@ -5,6 +5,8 @@ use crate::json::scan::{Kind, MAX_DEPTH, Value};
 use crate::json::splice::Splice;
 
 use super::Spent;
+#[cfg(test)]
+use crate::{cost::Members, usage::Usage};
 
 impl Spent<'_> {
     /// Appends `object`, which has its counts and is still open, with the costs. What the upstream charged stands where
@@ -34,11 +36,26 @@ impl Spent<'_> {
     }
 }
 
+/// What `write` makes of `usage` and the added `members`, for tests.
+#[cfg(test)]
+pub(crate) fn written(
+    usage: &Usage,
+    members: Option<&'static str>,
+    write: impl FnOnce(Spent<'_>, &mut Vec<u8>),
+) -> String {
+    let members = members.map(|members| Members::parse(members).unwrap());
+    let mut out = Vec::new();
+    let spent = Spent {
+        usage,
+        members: members.as_ref(),
+    };
+    write(spent, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Members;
-    use crate::usage::Usage;
 
     #[test]
     fn a_cost_is_where_the_upstream_has_it() {
@@ -47,14 +64,10 @@ mod tests {
             upstream_cost_field: Some("cost.total_cost"),
             ..Usage::default()
         };
-        let members = Members::parse("\"cost\":1").unwrap();
-        let spent = Spent {
-            usage: &usage,
-            members: Some(&members),
-        };
-        let mut out = Vec::new();
-        spent.end(b"{\"total_tokens\":0".to_vec(), &mut out);
-        let said = r#"{"total_tokens":0,"upstream_cost":{"total_cost":0.5},"cost":1}"#;
-        assert_eq!(out, said.as_bytes());
+        let said = written(&usage, Some("\"cost\":1"), |spent, out| {
+            spent.end(b"{\"total_tokens\":0".to_vec(), out);
+        });
+        let expected = r#"{"total_tokens":0,"upstream_cost":{"total_cost":0.5},"cost":1}"#;
+        assert_eq!(said, expected);
     }
 }

@@ -16,7 +16,8 @@ use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::scan;
 use crate::json::string;
-use crate::limits::{Limits, MAX_DEPTH, MAX_REPEATED};
+use crate::limits::{Limits, MAX_DEPTH};
+use crate::output::spelled::note_first;
 use crate::output::{
     Annotation, Ending, Failure, Finish, Head, Piece, Reason, Reasoning, Sealed, Spelled, Spent,
     Text, Writer,
@@ -158,22 +159,16 @@ impl ChatWriter {
     }
 
     fn note_head(&mut self, head: &Head<'_>) {
-        let fill = |known: &mut Vec<u8>, said: Option<&[u8]>| {
-            if known.is_empty() {
-                let said = said.filter(|said| said.len() <= MAX_REPEATED);
-                known.extend_from_slice(said.unwrap_or_default());
-            }
-        };
         let chunks = &mut self.chunks;
-        fill(&mut chunks.id, head.id);
-        fill(&mut chunks.model, head.model);
-        fill(&mut chunks.service_tier, head.service_tier);
+        note_first(&mut chunks.id, head.id);
+        note_first(&mut chunks.model, head.model);
+        note_first(&mut chunks.service_tier, head.service_tier);
         // Seconds with a fraction (transformers) are none here.
         let whole = |seconds: &&[u8]| !seconds.is_empty() && seconds.iter().all(u8::is_ascii_digit);
         let seconds = head
             .created
             .and_then(|number| number.split(|byte| *byte == b'.').next());
-        fill(&mut chunks.created, seconds.filter(whole));
+        note_first(&mut chunks.created, seconds.filter(whole));
         // llama.cpp sends with its last event what others send with the first.
         if self.begun && !chunks.is_settled {
             chunks.settle_head(&self.asked);

@@ -35,31 +35,31 @@ pub struct Page<'a> {
     pub limit: usize,
 }
 
-/// An item where it lies.
+/// An item where it is kept.
 #[derive(Clone, Copy)]
-enum Item<'a> {
-    /// A request's input that is a string: JSON.
-    Said(&'a [u8], Made<'a>),
-    Input(Node<'a>, Made<'a>),
-    Output(Node<'a>),
+enum KeptItem<'a> {
+    /// A request's input that is a string, JSON: the text of one message.
+    InputText(&'a [u8], Made<'a>),
+    InputItem(Node<'a>, Made<'a>),
+    OutputItem(Node<'a>),
 }
 
-impl Item<'_> {
+impl KeptItem<'_> {
     /// Empty for an item of a response that has none.
     fn id(&self) -> String {
         match *self {
-            Item::Said(_, made) => made.id("message"),
-            Item::Input(item, made) => id_of(item, made),
-            Item::Output(item) => item.get("id").and_then(text).unwrap_or_default(),
+            KeptItem::InputText(_, made) => made.id("message"),
+            KeptItem::InputItem(item, made) => id_of(item, made),
+            KeptItem::OutputItem(item) => item.get("id").and_then(text).unwrap_or_default(),
         }
     }
 
     fn listed(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match *self {
-            Item::Said(text, made) => write_message(text, Some(made), &mut writer),
-            Item::Input(item, made) => write_listed(item, made, &mut writer),
-            Item::Output(item) => return item.bytes().to_vec(),
+            KeptItem::InputText(text, made) => write_message(text, Some(made), &mut writer),
+            KeptItem::InputItem(item, made) => write_listed(item, made, &mut writer),
+            KeptItem::OutputItem(item) => return item.bytes().to_vec(),
         }
         writer.into_bytes()
     }
@@ -71,19 +71,20 @@ impl<'a> Turn<'a> {
     }
 
     /// The items of its request, those left out that stand for others, and those of its response.
-    fn items(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
+    fn items(&self) -> impl Iterator<Item = KeptItem<'a>> + use<'a> {
         let token = self.id.strip_prefix("resp_").unwrap_or(self.id);
         let input = self.input();
         let text = input.filter(|input| input.kind() == Kind::String);
-        let said = text.map(|text| Item::Said(text.bytes(), Made { token, index: 0 }));
+        let message = text.map(|text| KeptItem::InputText(text.bytes(), Made { token, index: 0 }));
         let given = input.into_iter().flat_map(|input| input.elements());
         let given = given
             .enumerate()
             .filter(|(_, item)| item.kind() == Kind::Object && !is_reference(*item))
-            .map(move |(index, item)| Item::Input(item, Made { token, index }));
-        said.into_iter()
+            .map(move |(index, item)| KeptItem::InputItem(item, Made { token, index }));
+        message
+            .into_iter()
             .chain(given)
-            .chain(output(self.response).map(Item::Output))
+            .chain(output(self.response).map(KeptItem::OutputItem))
     }
 
     /// The ids of its items, for whoever finds items by them: at most [`MAX_FOUND_ITEMS`], none longer than [`MAX_ID`].
@@ -103,15 +104,15 @@ impl<'a> Turn<'a> {
         let mut missing: BTreeSet<&str> = ids.iter().copied().collect();
         let mut found = BTreeMap::new();
         let nothing = &[][..];
-        let said = Turn {
+        let answer = Turn {
             request: nothing,
             ..*self
         };
-        let given = Turn {
+        let question = Turn {
             response: nothing,
             ..*self
         };
-        for item in said.items().chain(given.items()) {
+        for item in answer.items().chain(question.items()) {
             if missing.is_empty() {
                 break;
             }
@@ -179,7 +180,7 @@ pub fn page(turns: &[Turn<'_>], asked: &Page<'_>) -> Option<Vec<u8>> {
     for item in &shown {
         append(&mut data, &item.listed());
     }
-    let id = |item: Option<&Item<'_>>| {
+    let id = |item: Option<&KeptItem<'_>>| {
         let mut id = b"null".to_vec();
         if let Some(item) = item {
             id.clear();
@@ -243,8 +244,6 @@ impl Whole {
         id?.spelled().filter(|id| !id.is_empty())?;
         let id = id.and_then(text).unwrap_or_default();
         let status = match status {
-            // Null is no absence here: it has not ended then.
-            None if document.members().any(|(key, _)| key.is("status")) => return None,
             // Null is no absence here: it has not ended then.
             None if document.members().any(|(key, _)| key.is("status")) => return None,
             None => "completed",

@@ -36,18 +36,11 @@ pub(super) fn write(spent: Spent<'_>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Members;
+    use crate::output::spent;
     use crate::usage::Usage;
 
     fn written(usage: &Usage, members: Option<&'static str>) -> String {
-        let members = members.map(|members| Members::parse(members).unwrap());
-        let mut out = Vec::new();
-        let spent = Spent {
-            usage,
-            members: members.as_ref(),
-        };
-        write(spent, &mut out);
-        String::from_utf8(out).unwrap()
+        spent::written(usage, members, write)
     }
 
     #[test]

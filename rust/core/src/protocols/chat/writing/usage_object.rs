@@ -50,18 +50,11 @@ fn details(name: &str, counts: &[(&str, Option<u64>)], object: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Members;
+    use crate::output::spent;
     use crate::usage::Usage;
 
     fn written(usage: &Usage, members: Option<&'static str>) -> String {
-        let members = members.map(|members| Members::parse(members).unwrap());
-        let mut out = Vec::new();
-        let spent = Spent {
-            usage,
-            members: members.as_ref(),
-        };
-        write(spent, &mut out);
-        String::from_utf8(out).unwrap()
+        spent::written(usage, members, write)
     }
 
     #[test]

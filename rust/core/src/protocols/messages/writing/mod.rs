@@ -29,8 +29,7 @@ use std::sync::Arc;
 use crate::api::Api;
 use crate::json::fields::compact;
 use crate::json::string;
-use crate::limits::MAX_REPEATED;
-use crate::output::spelled::is_white_space;
+use crate::output::spelled::{is_white_space, note_first};
 use crate::output::{
     Ending, Failure, Finish, Head, Piece, Reason, Reasoning, Sealed, Spelled, Spent, Text, Writer,
 };
@@ -148,14 +147,8 @@ impl MessagesWriter {
     }
 
     fn note_head(&mut self, head: &Head<'_>) {
-        let fill = |known: &mut Vec<u8>, said: Option<&[u8]>| {
-            if known.is_empty() {
-                let said = said.filter(|said| said.len() <= MAX_REPEATED);
-                known.extend_from_slice(said.unwrap_or_default());
-            }
-        };
-        fill(&mut self.id, head.id);
-        fill(&mut self.model, head.model);
+        note_first(&mut self.id, head.id);
+        note_first(&mut self.model, head.model);
     }
 
     /// The message up to its content.

@@ -57,18 +57,10 @@ pub(super) fn write(spent: Option<Spent<'_>>, out: &mut Vec<u8>) {
 mod tests {
     use super::super::{KnownMessage, MessagesWriter, Written};
     use super::*;
-    use crate::cost::Members;
-    use crate::output::{Head, Piece, Writer};
+    use crate::output::{Head, Piece, Writer, spent};
 
     fn written(usage: &Usage, members: Option<&'static str>) -> String {
-        let members = members.map(|members| Members::parse(members).unwrap());
-        let mut out = Vec::new();
-        let spent = Spent {
-            usage,
-            members: members.as_ref(),
-        };
-        write(Some(spent), &mut out);
-        String::from_utf8(out).unwrap()
+        spent::written(usage, members, |spent, out| write(Some(spent), out))
     }
 
     #[test]

@@ -4,43 +4,13 @@ use std::borrow::Cow;
 
 use crate::api::Api;
 use crate::input::place::{of_kind, spelled};
+use crate::input::read::read_parts;
 use crate::input::{Block, Content, File, Image, Media, Own, Place, Refusal, Room, Scope, Spot};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 
-/// Reads a content that goes to the model: a string, or an array of parts.
-pub(super) fn read<'a>(
-    content: Node<'a>,
-    spot: Spot,
-    place: &Place<'_>,
-    room: &mut Room,
-) -> Result<Vec<Block<'a>>, Refusal> {
-    if let Some(text) = content.spelled() {
-        room.take(place)?;
-        return Ok(vec![Block::text(text, spot, Some(content))]);
-    }
-    of_parts(content, place)?;
-    let mut blocks = Vec::new();
-    for (index, part) in content.elements().enumerate() {
-        let place = place.element(index);
-        room.take(&place)?;
-        blocks.push(Block {
-            content: part_content(part, &place)?,
-            spot: spot.element(index),
-            source: Some(part),
-        });
-    }
-    Ok(blocks)
-}
-
-fn of_parts(content: Node<'_>, place: &Place<'_>) -> Result<(), Refusal> {
-    match content.kind() {
-        Kind::Array => Ok(()),
-        kind => Err(Refusal::wrong_type(place, "a string or an array", kind)),
-    }
-}
-
-fn part_content<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Content<'a>, Refusal> {
+/// Reads a part of a content that goes to the model.
+pub(super) fn part<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Content<'a>, Refusal> {
     of_kind(part, Kind::Object, "an object", place)?;
     let [kind, text, image, file] = part.pick(["type", "text", "image_url", "file"]);
     spelled(kind, &place.member("type"))?;
@@ -102,27 +72,19 @@ pub(super) fn read_said<'a>(
         let text = spelled(Some(content), place)?;
         return Ok(vec![Block::text(text, spot, Some(content))]);
     }
-    let mut blocks = Vec::new();
-    for (index, part) in content.elements().enumerate() {
-        let place = place.element(index);
-        room.take(&place)?;
-        of_kind(part, Kind::Object, "an object", &place)?;
+    read_parts(content, spot, place, room, |part, place| {
+        of_kind(part, Kind::Object, "an object", place)?;
         let [kind, text, refusal] = part.pick(["type", "text", "refusal"]);
-        let content = if kind.is_some_and(|kind| kind.is("text")) {
-            Content::Text(spelled(text, &place.member("text"))?.into())
+        if kind.is_some_and(|kind| kind.is("text")) {
+            Ok(Content::Text(spelled(text, &place.member("text"))?.into()))
         } else if kind.is_some_and(|kind| kind.is("refusal")) {
-            Content::Refusal(spelled(refusal, &place.member("refusal"))?.into())
+            let text = spelled(refusal, &place.member("refusal"))?;
+            Ok(Content::Refusal(text.into()))
         } else {
-            return Err(Refusal::new(
+            Err(Refusal::new(
                 &place.member("type"),
                 "The assistant's content must be of type 'text' or 'refusal'.",
-            ));
-        };
-        blocks.push(Block {
-            content,
-            spot: spot.element(index),
-            source: Some(part),
-        });
-    }
-    Ok(blocks)
+            ))
+        }
+    })
 }

@@ -5,6 +5,7 @@ use super::content;
 use crate::api::Api;
 use crate::input::left_out::LeftOut;
 use crate::input::place::{of_kind, spelled};
+use crate::input::read::read_content;
 use crate::input::{
     Block, Call, Content, Own, Payload, Place, Refusal, Role, Room, Scope, Spot, Turn, Word,
 };
@@ -75,7 +76,7 @@ impl<'a> Messages<'a> {
         let place = place.member("content");
         let content = content.ok_or_else(|| Refusal::missing(&place))?;
         let spot = spot.member(Word::Content);
-        content::read(content, spot, &place, &mut self.room)
+        read_content(content, spot, &place, &mut self.room, content::part)
     }
 
     fn output(

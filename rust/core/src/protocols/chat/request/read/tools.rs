@@ -1,12 +1,11 @@
 //! The tools, and which of them may be called.
 
-use std::borrow::Cow;
-
 use crate::input::place::{of_kind, spelled};
 use crate::input::tools::{Grammar, MAX_TOOLS, Named};
-use crate::input::{Choice, ChoiceKind, MAX_BLOCKS, Place, Refusal, Spot, Tool, ToolKind, Word};
+use crate::input::{Choice, ChoiceKind, Place, Refusal, Spot, Tool, ToolKind, Word, read};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::json::string;
 
 /// Reads the tools.
 pub(super) fn read(tools: Option<Node<'_>>) -> Result<Vec<Tool<'_>>, Refusal> {
@@ -77,30 +76,7 @@ fn grammar(format: Node<'_>) -> Option<Grammar<'_>> {
 
 /// Reads `tool_choice`. One in a form that is not known is the upstream's to refuse.
 pub(super) fn read_choice(source: Option<Node<'_>>) -> Result<Choice<'_>, Refusal> {
-    let place = Place::Top("tool_choice");
-    let kind = match source.map(|source| (source, source.kind())) {
-        None => ChoiceKind::Unsaid,
-        Some((source, Kind::String)) => word(source),
-        Some((source, Kind::Object)) => object(source, &place)?,
-        Some((_, kind)) => {
-            return Err(Refusal::wrong_type(&place, "a string or an object", kind));
-        }
-    };
-    Ok(Choice {
-        kind,
-        source,
-        one_call: false,
-    })
-}
-
-fn word(choice: Node<'_>) -> ChoiceKind<'_> {
-    let word = choice.decode().unwrap_or_default();
-    match word.as_ref() {
-        "auto" => ChoiceKind::Auto,
-        "none" => ChoiceKind::None,
-        "required" => ChoiceKind::Required,
-        _ => ChoiceKind::Own { kind: word },
-    }
+    read::read_choice(source, |word, _| Ok(ChoiceKind::Own { kind: word }), object)
 }
 
 fn object<'a>(choice: Node<'a>, place: &Place<'_>) -> Result<ChoiceKind<'a>, Refusal> {
@@ -118,33 +94,25 @@ fn object<'a>(choice: Node<'a>, place: &Place<'_>) -> Result<ChoiceKind<'a>, Ref
     let place = place.member("allowed_tools");
     of_kind(allowed, Kind::Object, "an object", &place)?;
     let [mode, given] = allowed.pick(["mode", "tools"]);
-    let mut tools = Vec::new();
-    if let Some(given) = given {
-        let place = place.member("tools");
-        of_kind(given, Kind::Array, "an array", &place)?;
-        let spot = spot.member(Word::AllowedTools).member(Word::Tools);
-        for (index, tool) in given.elements().enumerate() {
-            let place = place.element(index);
-            if index == MAX_BLOCKS {
-                let message = format!("More than {MAX_BLOCKS} tools are allowed.");
-                return Err(Refusal::new(&place, message));
-            }
-            of_kind(tool, Kind::Object, "an object", &place)?;
-            let kind = spelled(tool.get("type"), &place.member("type"))?;
-            let spot = spot.element(index);
-            let hosted = || Named {
-                kind: crate::json::string::decode(kind),
-                name: Cow::Borrowed(""),
-                namespace: None,
-                spot,
-            };
-            tools.push(named(tool, spot, &place)?.unwrap_or_else(hosted));
+    let tools = match given {
+        Some(given) => {
+            let spot = spot.member(Word::AllowedTools).member(Word::Tools);
+            read::read_allowed(given, spot, &place.member("tools"), allowed_tool)?
         }
-    }
+        None => Vec::new(),
+    };
     Ok(ChoiceKind::Allowed {
         required: mode.is_some_and(|mode| mode.is("required")),
         tools,
     })
+}
+
+/// A tool that is allowed. One that the provider runs has a type only.
+fn allowed_tool<'a>(tool: Node<'a>, spot: Spot, place: &Place<'_>) -> Result<Named<'a>, Refusal> {
+    of_kind(tool, Kind::Object, "an object", place)?;
+    let kind = spelled(tool.get("type"), &place.member("type"))?;
+    let hosted = || Named::hosted(string::decode(kind), spot);
+    Ok(named(tool, spot, place)?.unwrap_or_else(hosted))
 }
 
 /// The tool that `{type, function: {name}}` means; None for one that the provider runs.

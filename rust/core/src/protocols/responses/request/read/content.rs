@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::api::Api;
 use crate::input::place::{of_kind, spelled};
+use crate::input::read::read_content;
 use crate::input::{Block, Content, File, Image, Media, Own, Place, Refusal, Room, Scope, Spot};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
@@ -18,25 +19,7 @@ pub(super) fn read<'a>(
     let Some(content) = content else {
         return Ok(Vec::new());
     };
-    if let Some(text) = content.spelled() {
-        room.take(place)?;
-        return Ok(vec![Block::text(text, spot, Some(content))]);
-    }
-    if content.kind() != Kind::Array {
-        let kind = content.kind();
-        return Err(Refusal::wrong_type(place, "a string or an array", kind));
-    }
-    let mut blocks = Vec::new();
-    for (index, part) in content.elements().enumerate() {
-        let place = place.element(index);
-        room.take(&place)?;
-        blocks.push(Block {
-            content: part_content(part, &place)?,
-            spot: spot.element(index),
-            source: Some(part),
-        });
-    }
-    Ok(blocks)
+    read_content(content, spot, place, room, part_content)
 }
 
 fn part_content<'a>(part: Node<'a>, place: &Place<'_>) -> Result<Content<'a>, Refusal> {

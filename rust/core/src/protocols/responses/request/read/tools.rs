@@ -6,7 +6,7 @@ use memchr::memmem;
 
 use crate::input::place::{of_kind, spelled};
 use crate::input::tools::{Grammar, MAX_TOOLS, Named};
-use crate::input::{Choice, ChoiceKind, MAX_BLOCKS, Place, Refusal, Spot, Tool, ToolKind, Word};
+use crate::input::{Choice, ChoiceKind, Place, Refusal, Spot, Tool, ToolKind, Word, read};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
 
@@ -188,32 +188,11 @@ fn grammar<'a>(
 
 /// Reads `tool_choice`.
 pub(super) fn read_choice(source: Option<Node<'_>>) -> Result<Choice<'_>, Refusal> {
-    let place = Place::Top("tool_choice");
-    let kind = match source.map(|source| (source, source.kind())) {
-        None => ChoiceKind::Unsaid,
-        Some((source, Kind::String)) => word(source, &place)?,
-        Some((source, Kind::Object)) => object(source, &place)?,
-        Some((_, kind)) => {
-            return Err(Refusal::wrong_type(&place, "a string or an object", kind));
-        }
+    let other_word = |_, place: &Place<'_>| {
+        let message = "'tool_choice' must be 'auto', 'none', 'required' or an object.";
+        Err(Refusal::new(place, message))
     };
-    Ok(Choice {
-        kind,
-        source,
-        one_call: false,
-    })
-}
-
-fn word<'a>(choice: Node<'a>, place: &Place<'_>) -> Result<ChoiceKind<'a>, Refusal> {
-    match choice.decode().unwrap_or_default().as_ref() {
-        "auto" => Ok(ChoiceKind::Auto),
-        "none" => Ok(ChoiceKind::None),
-        "required" => Ok(ChoiceKind::Required),
-        _ => Err(Refusal::new(
-            place,
-            "'tool_choice' must be 'auto', 'none', 'required' or an object.",
-        )),
-    }
+    read::read_choice(source, other_word, object)
 }
 
 fn object<'a>(choice: Node<'a>, place: &Place<'_>) -> Result<ChoiceKind<'a>, Refusal> {
@@ -234,45 +213,25 @@ fn object<'a>(choice: Node<'a>, place: &Place<'_>) -> Result<ChoiceKind<'a>, Ref
                     "The mode must be 'auto' or 'required'.",
                 ));
             }
-            let tools = allowed_tools(inner, spot.member(Word::Tools), &place.member("tools"))?;
+            let place = place.member("tools");
+            let tools = inner.get("tools").ok_or_else(|| Refusal::missing(&place))?;
+            let spot = spot.member(Word::Tools);
+            let tools = read::read_allowed(tools, spot, &place, allowed_tool)?;
             Ok(ChoiceKind::Allowed { required, tools })
         }
         _ => Ok(ChoiceKind::Own { kind }),
     }
 }
 
-fn allowed_tools<'a>(
-    allowed: Node<'a>,
-    spot: Spot,
-    place: &Place<'_>,
-) -> Result<Vec<Named<'a>>, Refusal> {
-    let tools = allowed
-        .get("tools")
-        .ok_or_else(|| Refusal::missing(place))?;
-    of_kind(tools, Kind::Array, "an array", place)?;
-    let mut named_tools = Vec::new();
-    for (index, tool) in tools.elements().enumerate() {
-        let place = place.element(index);
-        if index == MAX_BLOCKS {
-            let message = format!("More than {MAX_BLOCKS} tools are allowed.");
-            return Err(Refusal::new(&place, message));
-        }
-        let kind = tool.get("type");
-        spelled(kind, &place.member("type"))?;
-        let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
-        let spot = spot.element(index);
-        named_tools.push(if kind == "function" || kind == "custom" {
-            named(tool, kind, spot, &place)?
-        } else {
-            Named {
-                kind,
-                name: Cow::Borrowed(""),
-                namespace: None,
-                spot,
-            }
-        });
+fn allowed_tool<'a>(tool: Node<'a>, spot: Spot, place: &Place<'_>) -> Result<Named<'a>, Refusal> {
+    let kind = tool.get("type");
+    spelled(kind, &place.member("type"))?;
+    let kind = kind.and_then(|kind| kind.decode()).unwrap_or_default();
+    if kind == "function" || kind == "custom" {
+        named(tool, kind, spot, place)
+    } else {
+        Ok(Named::hosted(kind, spot))
     }
-    Ok(named_tools)
 }
 
 /// The tool that `{type, name}` means.
