@@ -58,6 +58,7 @@ __all__ = [
     "in_progress_event",
     "item_ids",
     "list_items",
+    "messages_error_type",
     "queued_response",
     "read_response",
     "repeated_items",
@@ -209,6 +210,9 @@ def in_progress_event(response: bytes, number: int) -> bytes:
 
 def error_message(body: bytes) -> str | None:
     """What an error body of an upstream says; None for what is no JSON object."""
+
+def messages_error_type(status: int) -> str:
+    """The `type` of an error with this status in the Messages API."""
 
 def read_response(
     response: bytes,

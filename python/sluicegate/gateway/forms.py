@@ -7,22 +7,10 @@ Anthropic's look like `{"type": "error", "error": {"type", "message"}, "request_
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sluicegate._core import messages_error_type
 from sluicegate.admission import Excess, Lease, anthropic, openai
 from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply, Form, dump
-
-_TYPES = {
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    409: "conflict_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
 
 # By these words Claude Code knows that it has to compact the conversation.
 _TOO_LONG = "prompt is too long: "
@@ -42,11 +30,6 @@ def form_of(endpoint: str) -> Form:
 def form_of_client(headers: Mapping[bytes, bytes]) -> Form:
     """The form for a client that asks for anything else: Anthropic's name a version of their API."""
     return "anthropic" if b"anthropic-version" in headers else "openai"
-
-
-def error_type(status: int) -> str:
-    """Anthropic's type for an error with this status."""
-    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
 
 
 def in_form(reply: ErrorReply, form: Form, request_id: str | None) -> ErrorReply:
@@ -70,7 +53,7 @@ def in_form(reply: ErrorReply, form: Form, request_id: str | None) -> ErrorReply
             status = 402
         kept = [header for header in headers if not header[0].startswith(b"x-ratelimit-")]
         headers = [*kept, *limit_headers(reply.excess, form)]
-    document = {"type": "error", "error": {"type": error_type(status), "message": message}}
+    document = {"type": "error", "error": {"type": messages_error_type(status), "message": message}}
     if request_id is not None:
         document["request_id"] = request_id
         if all(name != b"request-id" for name, _ in headers):

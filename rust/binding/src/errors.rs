@@ -1,9 +1,10 @@
-//! One map from the errors of the Rust side to the exceptions of `sluicegate.errors`.
+//! One map from the errors of the Rust side to the exceptions of `sluicegate.errors`, and what clients are told.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use sluicegate_core::error::{Error, ErrorKind};
+use sluicegate_core::protocols::messages::vocabulary::error_type;
 use sluicegate_front::TlsError;
 use sluicegate_relay::UpstreamError;
 
@@ -62,4 +63,10 @@ pub(crate) fn upstream_error(py: Python<'_>, error: &UpstreamError) -> PyErr {
 
 pub(crate) fn tls_error(py: Python<'_>, error: &TlsError) -> PyErr {
     raise(py, "ConfigurationError", (error.to_string(),))
+}
+
+/// The `type` of an error with this status, for clients of Messages.
+#[pyfunction]
+pub(crate) fn messages_error_type(status: u16) -> &'static str {
+    error_type(status)
 }

@@ -42,6 +42,8 @@ mod _core {
     #[pymodule_export]
     use super::decisions::{PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyPriceAsked};
     #[pymodule_export]
+    use super::errors::messages_error_type;
+    #[pymodule_export]
     use super::front::{PyExchange, PyFront, PyListenBounds, PyTls};
     #[pymodule_export]
     use super::library::{

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::json::string;
+use sluicegate_core::protocols::messages::vocabulary::error_type;
 use sluicegate_relay::ErrorReply;
 
 /// Every client of the Messages interface sends it, whatever it asks for.
@@ -32,10 +33,7 @@ impl Form {
         match (self, status) {
             (Form::OpenAi, ..500) => "invalid_request_error",
             (Form::OpenAi, _) => "server_error",
-            (Form::Anthropic, 413) => "request_too_large",
-            (Form::Anthropic, ..500) => "invalid_request_error",
-            (Form::Anthropic, 503) => "overloaded_error",
-            (Form::Anthropic, _) => "api_error",
+            (Form::Anthropic, _) => error_type(status),
         }
     }
 }
