@@ -122,6 +122,22 @@ _ITSELF, _US, _NOTHING = Against.ITSELF, Against.US, Against.NOTHING
 
 GATES = (
     Gate("CPU a chunk, 200 × 50/s, µs", "paced-200", cpu, _RATIO, 1.25, 1.15),
+    Gate(
+        "CPU a chunk of chat to Messages, 200 × 50/s, µs",
+        "paced-to-messages",
+        cpu,
+        _ITSELF,
+        1.5,
+        base="paced-200",
+    ),
+    Gate(
+        "CPU a chunk of Messages to chat, 200 × 50/s, µs",
+        "paced-from-messages",
+        cpu,
+        _ITSELF,
+        1.5,
+        base="paced-200",
+    ),
     Gate("CPU a chunk, 1,000 × 50/s, µs", "paced-1000", cpu, _RATIO, 1.2, 1.1),
     Gate("CPU a chunk, saturated, µs", "saturated", cpu, _RATIO, 1.0, 0.9),
     Gate("first chunk while saturated, p50, ms", "saturated", first_p50, _RATIO),

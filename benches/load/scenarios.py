@@ -51,6 +51,8 @@ _SATURATED = {
 }
 # 10 connections of a probe every 0.1 s: some 400 samples a round, for about 1 % more work.
 _PROBES = {"connections": 10, "tokens": 1, "every_seconds": 0.1}
+_PACED = {"connections": 200, "tokens": 300, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0}
+_PACED_QUICK = {"tokens": 75}
 _HELD = {"connections": 2000, "rate": 1.0, "exchanges": 1, "settle_seconds": 1.0, "limit_seconds": 90.0}
 
 SCENARIOS = (
@@ -71,12 +73,23 @@ SCENARIOS = (
         threads=2,
         only=frozenset({"nginx", "sluicegate"}),
     ),
+    Scenario("paced-200", "200 streams at 50 chunks/s", "chunk", _PACED, _PACED_QUICK),
+    # The same streams, made anew: what a translation costs is seen beside what it costs to forward them.
     Scenario(
-        "paced-200",
-        "200 streams at 50 chunks/s",
+        "paced-to-messages",
+        "200 streams at 50 chunks/s of a chat upstream to clients of Messages",
         "chunk",
-        {"connections": 200, "tokens": 300, "rate": 50.0, "exchanges": 1, "limit_seconds": 90.0},
-        {"tokens": 75},
+        _PACED | {"path": "/v1/messages"},
+        _PACED_QUICK,
+        only=frozenset({"sluicegate"}),
+    ),
+    Scenario(
+        "paced-from-messages",
+        "200 streams at 50 chunks/s of a Messages upstream to clients of chat",
+        "chunk",
+        _PACED | {"model": "bench-messages"},
+        _PACED_QUICK,
+        only=frozenset({"sluicegate"}),
     ),
     # Opened within a second, so that what is measured of a chunk is not the crowd at the door.
     Scenario(

@@ -22,10 +22,15 @@ keys:
 upstreams:
   mock:
     base_url: http://{upstream}/v1
+  mock-messages:
+    base_url: http://{upstream}/v1
+    api: messages
 models:
   bench: mock
+  bench-messages: mock-messages
 prices:
   bench: {{input: 2.5, cached_input: 1.25, output: 10}}
+  bench-messages: {{input: 2.5, cached_input: 1.25, output: 10}}
 """
 _LITELLM = """\
 model_list:

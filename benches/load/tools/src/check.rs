@@ -153,16 +153,29 @@ impl Check {
         mark.map(|mark| mark.sent)
     }
 
+    /// What is no token, of a chat completion or of a message.
     fn object(&mut self, value: &Value) {
-        self.finish |= value
-            .pointer("/choices/0/finish_reason")
-            .is_some_and(Value::is_string);
+        let reasons = [
+            "/choices/0/finish_reason",
+            "/delta/stop_reason",
+            "/stop_reason",
+        ];
+        self.finish |= reasons
+            .iter()
+            .any(|reason| value.pointer(reason).is_some_and(Value::is_string));
+        self.done |= value.get("type").is_some_and(|kind| kind == "message_stop");
         let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) else {
             return;
         };
-        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
-        self.usage = count("prompt_tokens") == Some(self.expectation.prompt_bytes)
-            && count("completion_tokens") == Some(u64::from(self.expectation.tokens));
+        let counts = |names: [&str; 2], expected: u64| {
+            let count = names.iter().find_map(|name| usage.get(name)?.as_u64());
+            count == Some(expected)
+        };
+        let tokens = u64::from(self.expectation.tokens);
+        self.usage = counts(
+            ["prompt_tokens", "input_tokens"],
+            self.expectation.prompt_bytes,
+        ) && counts(["completion_tokens", "output_tokens"], tokens);
         self.cost = usage
             .get("cost")
             .and_then(Value::as_f64)
@@ -328,6 +341,33 @@ mod tests {
                 ..Wrongs::default()
             }
         );
+    }
+
+    #[test]
+    fn a_message_is_whole_with_its_own_end() {
+        let mut content = Vec::new();
+        let script = Script {
+            tag: 3,
+            ..Script::default()
+        };
+        let mut stream = String::from(
+            "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":0}}}\n\n",
+        );
+        for number in 0..3 {
+            content.clear();
+            write_content(&script, number, &mut content);
+            let text = String::from_utf8_lossy(&content);
+            stream.push_str(&format!(
+                "data: {{\"type\":\"content_block_delta\",\"delta\":{{\"text\":\"{text}\"}}}}\n\n"
+            ));
+        }
+        stream.push_str(
+            "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\
+             \"usage\":{\"input_tokens\":50,\"output_tokens\":3,\"cost\":0.01}}\n\n",
+        );
+        assert_eq!(run(&stream, 7).0.without_done, 1);
+        stream.push_str("data: {\"type\":\"message_stop\"}\n\n");
+        assert_eq!(run(&stream, 7), (Wrongs::default(), 3));
     }
 
     #[test]

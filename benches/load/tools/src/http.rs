@@ -6,6 +6,9 @@ const MAX_HEADERS: usize = 64;
 /// No proxy measured here sends a longer head; more means that the bytes are not HTTP.
 const MAX_HEAD: usize = 64 * 1024;
 
+/// The path of the Messages API; all other requests are chat completions.
+pub(crate) const MESSAGES: &str = "/v1/messages";
+
 /// What the peer sent is not the HTTP that was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {
@@ -35,6 +38,8 @@ pub(crate) struct Head {
     /// A reply's status; 0 for a request.
     pub(crate) status: u16,
     pub(crate) get: bool,
+    /// A request's path is that of the Messages API.
+    pub(crate) messages: bool,
     pub(crate) body: Body,
     pub(crate) close: bool,
 }
@@ -47,11 +52,13 @@ pub(crate) fn request_head(input: &[u8]) -> Result<Option<Head>, Malformed> {
         httparse::Status::Partial => whole_or_too_long(input),
         httparse::Status::Complete(length) => {
             let get = request.method == Some("GET");
+            let messages = request.path == Some(MESSAGES);
             let (body, close) = framing(request.headers, Body::Length(0))?;
             Ok(Some(Head {
                 length,
                 status: 0,
                 get,
+                messages,
                 body,
                 close,
             }))
@@ -73,6 +80,7 @@ pub(crate) fn response_head(input: &[u8]) -> Result<Option<Head>, Malformed> {
                 length,
                 status,
                 get: false,
+                messages: false,
                 body,
                 close,
             }))

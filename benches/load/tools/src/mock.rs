@@ -1,4 +1,4 @@
-//! The mock upstream: an inference server that answers chat completions as the prompt's script says.
+//! The mock upstream: an inference server that answers chat completions, and messages, as the prompt's script says.
 //!
 //! One thread. Every event is one HTTP chunk and one write, as real servers do it.
 
@@ -20,6 +20,8 @@ const SSE_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; ch
 const CHUNK_START: &str = "{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion.chunk\",\
     \"created\":1767225600,\"model\":\"bench\",";
 const CHOICE_START: &str = "\"choices\":[{\"index\":0,\"delta\":";
+const DELTA_START: &str = "{\"type\":\"content_block_delta\",\"index\":0,\
+    \"delta\":{\"type\":\"text_delta\",\"text\":\"";
 
 #[derive(Deserialize)]
 struct ChatRequest {
@@ -38,7 +40,28 @@ struct StreamOptions {
 
 #[derive(Deserialize)]
 struct Message {
-    content: String,
+    content: Content,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+struct Part {
+    text: String,
+}
+
+impl Content {
+    fn text(&self) -> &str {
+        match self {
+            Content::Text(text) => text,
+            Content::Parts(parts) => parts.first().map_or("", |part| &part.text),
+        }
+    }
 }
 
 /// What a request asked for.
@@ -47,20 +70,23 @@ struct Asked {
     prompt_bytes: usize,
     stream: bool,
     include_usage: bool,
+    /// In the Messages API.
+    messages: bool,
 }
 
 impl Asked {
-    fn read(request: ChatRequest) -> Self {
+    fn read(request: ChatRequest, messages: bool) -> Self {
         let prompt = request
             .messages
             .last()
-            .map_or("", |message| message.content.as_str());
+            .map_or("", |message| message.content.text());
         let options = request.stream_options.as_ref();
         Self {
             script: Script::read(prompt),
             prompt_bytes: prompt.len(),
             stream: request.stream == Some(true),
             include_usage: options.and_then(|options| options.include_usage) == Some(true),
+            messages,
         }
     }
 }
@@ -98,7 +124,8 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
         if head.get {
             answer(&mut stream, "200 OK", MODELS).await?;
         } else {
-            let request = serde_json::from_slice::<ChatRequest>(&body).map(Asked::read);
+            let request = serde_json::from_slice::<ChatRequest>(&body)
+                .map(|request| Asked::read(request, head.messages));
             // A stream that is held does not hold its request.
             drop(body);
             match request {
@@ -157,19 +184,28 @@ async fn answer(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<
 }
 
 async fn reply(stream: &mut TcpStream, asked: &Asked) -> io::Result<()> {
-    let script = &asked.script;
-    let usage = usage(asked.prompt_bytes, script.tokens);
     if asked.stream {
-        return stream_tokens(stream, script, asked.include_usage.then_some(usage)).await;
+        return stream_tokens(stream, asked).await;
     }
+    let script = &asked.script;
     let mut content = Vec::new();
     write_content(script, 0, &mut content);
-    let body = format!(
-        "{{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion\",\"created\":1767225600,\"model\":\"bench\",\
-         \"choices\":[{{\"index\":0,\"message\":{{\"role\":\"assistant\",\"content\":\"{}\",\"refusal\":null}},\
-         \"logprobs\":null,\"finish_reason\":\"stop\"}}],\"usage\":{usage}}}",
-        String::from_utf8_lossy(&content)
-    );
+    let content = String::from_utf8_lossy(&content);
+    let body = if asked.messages {
+        format!(
+            "{{\"id\":\"msg_benchmark\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"bench\",\
+             \"content\":[{{\"type\":\"text\",\"text\":\"{content}\"}}],\"stop_reason\":\"end_turn\",\
+             \"stop_sequence\":null,\"usage\":{{\"input_tokens\":{},\"output_tokens\":{}}}}}",
+            asked.prompt_bytes, script.tokens
+        )
+    } else {
+        format!(
+            "{{\"id\":\"chatcmpl-benchmark\",\"object\":\"chat.completion\",\"created\":1767225600,\"model\":\"bench\",\
+             \"choices\":[{{\"index\":0,\"message\":{{\"role\":\"assistant\",\"content\":\"{content}\",\"refusal\":null}},\
+             \"logprobs\":null,\"finish_reason\":\"stop\"}}],\"usage\":{}}}",
+            usage(asked.prompt_bytes, script.tokens)
+        )
+    };
     answer(stream, "200 OK", &body).await
 }
 
@@ -182,21 +218,55 @@ fn usage(prompt_bytes: usize, tokens: u32) -> String {
     )
 }
 
-async fn stream_tokens(
-    stream: &mut TcpStream,
-    script: &Script,
-    usage: Option<String>,
-) -> io::Result<()> {
+/// The payloads of a stream before its tokens, and behind them.
+fn framing(asked: &Asked) -> (Vec<String>, Vec<String>) {
+    let (prompt_bytes, tokens) = (asked.prompt_bytes, asked.script.tokens);
+    if asked.messages {
+        let start = [
+            format!(
+                "{{\"type\":\"message_start\",\"message\":{{\"id\":\"msg_benchmark\",\"type\":\"message\",\
+                 \"role\":\"assistant\",\"model\":\"bench\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\
+                 \"usage\":{{\"input_tokens\":{prompt_bytes},\"output_tokens\":1}}}}}}"
+            ),
+            "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}"
+                .to_owned(),
+        ];
+        let end = [
+            "{\"type\":\"content_block_stop\",\"index\":0}".to_owned(),
+            format!(
+                "{{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"end_turn\",\"stop_sequence\":null}},\
+                 \"usage\":{{\"input_tokens\":{prompt_bytes},\"output_tokens\":{tokens}}}}}"
+            ),
+            "{\"type\":\"message_stop\"}".to_owned(),
+        ];
+        return (start.into(), end.into());
+    }
+    let start = format!(
+        "{CHUNK_START}{CHOICE_START}{{\"role\":\"assistant\",\"content\":\"\"}},\"finish_reason\":null}}]}}"
+    );
+    let mut end = vec![format!(
+        "{CHUNK_START}{CHOICE_START}{{}},\"finish_reason\":\"stop\"}}]}}"
+    )];
+    if asked.include_usage {
+        let usage = usage(prompt_bytes, tokens);
+        end.push(format!("{CHUNK_START}\"choices\":[],\"usage\":{usage}}}"));
+    }
+    end.push("[DONE]".to_owned());
+    (vec![start], end)
+}
+
+async fn stream_tokens(stream: &mut TcpStream, asked: &Asked) -> io::Result<()> {
+    let script = &asked.script;
     let started = Instant::now();
     stream.write_all(SSE_HEAD).await?;
     let mut wire = Vec::with_capacity(1024);
-    let role = format!(
-        "{CHUNK_START}{CHOICE_START}{{\"role\":\"assistant\",\"content\":\"\"}},\"finish_reason\":null}}]}}"
-    );
-    write_event(stream, &mut wire, |event| {
-        event.extend_from_slice(role.as_bytes())
-    })
-    .await?;
+    let (start, end) = framing(asked);
+    for payload in &start {
+        write_event(stream, &mut wire, asked.messages, |event| {
+            event.extend_from_slice(payload.as_bytes())
+        })
+        .await?;
+    }
     for number in 0..script.tokens {
         if script.rate > 0.0 {
             sleep_until(started + due(script, number)).await;
@@ -204,27 +274,17 @@ async fn stream_tokens(
             // All streams in turn: a stream that spoke until its socket was full would arrive in blocks.
             tokio::task::yield_now().await;
         }
-        write_event(stream, &mut wire, |event| {
-            write_token(script, number, event)
+        write_event(stream, &mut wire, asked.messages, |event| {
+            write_token(script, number, asked.messages, event)
         })
         .await?;
     }
-    let finish = format!("{CHUNK_START}{CHOICE_START}{{}},\"finish_reason\":\"stop\"}}]}}");
-    write_event(stream, &mut wire, |event| {
-        event.extend_from_slice(finish.as_bytes())
-    })
-    .await?;
-    if let Some(usage) = usage {
-        let last = format!("{CHUNK_START}\"choices\":[],\"usage\":{usage}}}");
-        write_event(stream, &mut wire, |event| {
-            event.extend_from_slice(last.as_bytes())
+    for payload in &end {
+        write_event(stream, &mut wire, asked.messages, |event| {
+            event.extend_from_slice(payload.as_bytes())
         })
         .await?;
     }
-    write_event(stream, &mut wire, |event| {
-        event.extend_from_slice(b"[DONE]")
-    })
-    .await?;
     stream.write_all(b"0\r\n\r\n").await
 }
 
@@ -235,25 +295,45 @@ fn due(script: &Script, number: u32) -> Duration {
     Duration::from_secs_f64((phase + f64::from(number)) / script.rate)
 }
 
-fn write_token(script: &Script, number: u32, event: &mut Vec<u8>) {
-    event.extend_from_slice(CHUNK_START.as_bytes());
-    event.extend_from_slice(CHOICE_START.as_bytes());
-    event.extend_from_slice(b"{\"content\":\"");
+fn write_token(script: &Script, number: u32, messages: bool, event: &mut Vec<u8>) {
+    let (start, end): (&[&str], _) = if messages {
+        (&[DELTA_START], "\"}}")
+    } else {
+        (
+            &[CHUNK_START, CHOICE_START, "{\"content\":\""],
+            "\"},\"finish_reason\":null}]}",
+        )
+    };
+    for part in start {
+        event.extend_from_slice(part.as_bytes());
+    }
     write_content(script, number, event);
-    event.extend_from_slice(b"\"},\"finish_reason\":null}]}");
+    event.extend_from_slice(end.as_bytes());
 }
 
-/// One event as one HTTP chunk in one write. `wire` is scratch space.
+/// One event as one HTTP chunk in one write, named after its type where it is `named`. `wire` is scratch space.
 async fn write_event(
     stream: &mut TcpStream,
     wire: &mut Vec<u8>,
+    named: bool,
     payload: impl FnOnce(&mut Vec<u8>),
 ) -> io::Result<()> {
     /// Room for the chunk's size: eight hexadecimal digits and CRLF.
     const SIZE_LINE: usize = 10;
     wire.clear();
-    wire.extend_from_slice(b"00000000\r\ndata: ");
-    payload(wire);
+    wire.extend_from_slice(b"00000000\r\n");
+    if named {
+        // A payload begins with its type.
+        let start = wire.len();
+        payload(wire);
+        let name = wire[start..].split(|byte| *byte == b'"').nth(3);
+        let name = String::from_utf8_lossy(name.unwrap_or_default());
+        let line = format!("event: {name}\ndata: ").into_bytes();
+        wire.splice(start..start, line);
+    } else {
+        wire.extend_from_slice(b"data: ");
+        payload(wire);
+    }
     wire.extend_from_slice(b"\n\n");
     let size = format!("{:x}\r\n", wire.len() - SIZE_LINE);
     let start = SIZE_LINE - size.len();
@@ -269,7 +349,7 @@ mod tests {
     #[test]
     fn a_token_of_64_bytes_is_an_event_of_about_240() {
         let mut event = Vec::new();
-        write_token(&Script::default(), 5, &mut event);
+        write_token(&Script::default(), 5, false, &mut event);
         let value: serde_json::Value = serde_json::from_slice(&event).unwrap();
         assert_eq!(
             value["choices"][0]["delta"]["content"]
@@ -280,6 +360,39 @@ mod tests {
         );
         let event_bytes = event.len() + "data: \n\n".len();
         assert!((225..=250).contains(&event_bytes), "{event_bytes}");
+    }
+
+    #[test]
+    fn a_token_of_messages_is_a_text_delta() {
+        let mut event = Vec::new();
+        write_token(&Script::default(), 5, true, &mut event);
+        let value: serde_json::Value = serde_json::from_slice(&event).unwrap();
+        assert_eq!(value["type"], "content_block_delta");
+        assert_eq!(value["delta"]["text"].as_str().unwrap().len(), 64);
+    }
+
+    #[test]
+    fn what_frames_tokens_is_json_and_has_the_usage() {
+        for messages in [false, true] {
+            let request = serde_json::json!({
+                "stream": true, "stream_options": {"include_usage": true},
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "four"}]}],
+            });
+            let asked = Asked::read(serde_json::from_value(request).unwrap(), messages);
+            let (start, end) = framing(&asked);
+            let payloads: Vec<serde_json::Value> = start
+                .iter()
+                .chain(&end)
+                .filter(|payload| *payload != "[DONE]")
+                .map(|payload| serde_json::from_str(payload).unwrap())
+                .collect();
+            let name = if messages {
+                "input_tokens"
+            } else {
+                "prompt_tokens"
+            };
+            assert!(payloads.iter().any(|payload| payload["usage"][name] == 4));
+        }
     }
 
     #[test]

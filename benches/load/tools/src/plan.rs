@@ -105,7 +105,7 @@ impl Plan {
             "stream": self.stream,
             "max_tokens": self.tokens,
         });
-        if self.stream {
+        if self.stream && self.path != crate::http::MESSAGES {
             body["stream_options"] = serde_json::json!({"include_usage": true});
         }
         let body = body.to_string();
