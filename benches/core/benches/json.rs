@@ -9,10 +9,12 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use sluicegate_bench_core::cpu::{CpuTime, criterion};
-use sluicegate_bench_core::{READ, agent_request, embeddings, image_request, reads};
+use sluicegate_bench_core::{READ, agent_request, agent_turn, embeddings, image_request, reads};
+use sluicegate_core::api::Api;
 use sluicegate_core::json::documents::Documents;
 use sluicegate_core::json::scan;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::protocols::{Targets, read_request};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 
 fn requests(criterion: &mut Criterion<CpuTime>) {
@@ -57,6 +59,36 @@ fn requests(criterion: &mut Criterion<CpuTime>) {
     }
 }
 
+/// Requests of each protocol, put to upstreams of the others.
+fn translations(criterion: &mut Criterion<CpuTime>) {
+    const PROTOCOLS: [Api; 3] = [Api::Chat, Api::Responses, Api::Messages];
+    let targets = Targets::default();
+    for (from, to) in PROTOCOLS
+        .into_iter()
+        .flat_map(|from| PROTOCOLS.map(|to| (from, to)))
+    {
+        let Some(target) = targets.of(to).filter(|_| from != to) else {
+            continue;
+        };
+        for size in [1 << 10, 64 << 10] {
+            let body = agent_turn(from, size);
+            let Ok(request) = Request::parse(body.clone(), &Limits::default()) else {
+                continue;
+            };
+            let mut group = criterion.benchmark_group(format!("request, {} KiB", size >> 10));
+            group.throughput(Throughput::Bytes(body.len() as u64));
+            let name = format!("{} to {}", from.as_str(), to.as_str());
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    let read = read_request(from, black_box(&request))?.ok()?;
+                    target.write_request(&read).ok()
+                });
+            });
+            group.finish();
+        }
+    }
+}
+
 fn documents(criterion: &mut Criterion<CpuTime>) {
     let reply = embeddings(32);
     let reads = reads(&reply, READ);
@@ -81,6 +113,6 @@ fn documents(criterion: &mut Criterion<CpuTime>) {
 criterion_group! {
     name = benches;
     config = criterion();
-    targets = requests, documents
+    targets = requests, translations, documents
 }
 criterion_main!(benches);

@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sluicegate_bench_core::cpu::{CpuTime, criterion};
 use sluicegate_bench_core::{
     READ, between, chat_chunks, chat_chunks_with_null_usage, chat_chunks_with_usage,
-    message_events, named_events, reads, token_chunks, translated, usage_chunks,
+    message_events, named_events, reads, response_events, token_chunks, translated, usage_chunks,
 };
 use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
@@ -91,6 +91,21 @@ fn journeys(criterion: &mut Criterion<CpuTime>) {
             "Messages events, as chat chunks",
             &between(Api::Messages, Api::Chat),
             message_events(SIZE),
+        ),
+        (
+            "Messages events, as Responses events",
+            &between(Api::Messages, Api::Responses),
+            message_events(SIZE),
+        ),
+        (
+            "Responses events, as chat chunks",
+            &between(Api::Responses, Api::Chat),
+            response_events(SIZE),
+        ),
+        (
+            "Responses events, as Messages events",
+            &between(Api::Responses, Api::Messages),
+            response_events(SIZE),
         ),
         (
             "chat chunks of one token, watched",

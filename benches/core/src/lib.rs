@@ -22,7 +22,7 @@ pub fn translated(client_streams: bool) -> ReplyPlan {
     ReplyPlan::between(client, UpstreamSide::new(Api::Chat))
 }
 
-/// A client and an upstream of which one speaks Messages, and the other chat completions.
+/// A client and an upstream that speak different protocols.
 #[must_use]
 pub fn between(upstream: Api, client: Api) -> ReplyPlan {
     ReplyPlan::between(ClientSide::new(client, true), UpstreamSide::new(upstream))
@@ -213,6 +213,32 @@ pub fn message_events(bytes: usize) -> Bytes {
     })
 }
 
+/// A Responses stream of about `bytes` bytes: one item with one text, about 190 bytes an event.
+#[must_use]
+pub fn response_events(bytes: usize) -> Bytes {
+    const START: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\
+                         \"id\":\"resp_68f0\",\"object\":\"response\",\"created_at\":1761900000,\"model\":\"m\",\
+                         \"status\":\"in_progress\",\"output\":[]}}\n\n\
+                         event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\
+                         \"output_index\":0,\"item\":{\"id\":\"msg_68f0\",\"type\":\"message\",\"status\":\"in_progress\",\
+                         \"role\":\"assistant\",\"content\":[]}}\n\n\
+                         event: response.content_part.added\ndata: {\"type\":\"response.content_part.added\",\
+                         \"sequence_number\":2,\"item_id\":\"msg_68f0\",\"output_index\":0,\"content_index\":0,\
+                         \"part\":{\"type\":\"output_text\",\"text\":\"\",\"annotations\":[]}}\n\n";
+    let mut number = 2;
+    until(bytes, 7, |random, stream| {
+        if stream.is_empty() {
+            stream.push_str(START);
+        }
+        number += 1;
+        let words: String = (0..1 + random.below(4)).map(|_| random.word()).collect();
+        stream.push_str(&format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{number},\
+             \"item_id\":\"msg_68f0\",\"output_index\":0,\"content_index\":0,\"delta\":\"{words}\",\"logprobs\":[]}}\n\n",
+        ));
+    })
+}
+
 /// One event of about `bytes` bytes without any line ending in its data: an image as base64.
 #[must_use]
 pub fn large_event(bytes: usize) -> Bytes {
@@ -263,6 +289,58 @@ pub fn agent_request(bytes: usize) -> Bytes {
     }
     body.push_str("],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"read_file\",\"parameters\":{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"}}}}}]}");
     body.into()
+}
+
+/// The turn of an agent in a protocol for conversations, of about `bytes` bytes: instructions, messages of both sides,
+/// calls with their results, and a tool.
+#[must_use]
+pub fn agent_turn(api: Api, bytes: usize) -> Bytes {
+    const SCHEMA: &str = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"}}}";
+    let mut random = Random::new(5);
+    let mut items: Vec<String> = Vec::new();
+    let mut size = 0;
+    while size < bytes {
+        let mut words =
+            || -> String { (0..40 + random.below(200)).map(|_| random.word()).collect() };
+        let (asked, said, result, id) = (words(), words(), words(), items.len());
+        let turn = match api {
+            Api::Responses => format!(
+                "{{\"role\":\"user\",\"content\":\"{asked}\"}},{{\"role\":\"assistant\",\"content\":\"{said}\"}},\
+                 {{\"type\":\"function_call\",\"call_id\":\"call_{id}\",\"name\":\"read_file\",\"arguments\":\"{{}}\"}},\
+                 {{\"type\":\"function_call_output\",\"call_id\":\"call_{id}\",\"output\":\"{result}\"}}"
+            ),
+            Api::Messages => format!(
+                "{{\"role\":\"user\",\"content\":\"{asked}\"}},{{\"role\":\"assistant\",\"content\":[\
+                 {{\"type\":\"text\",\"text\":\"{said}\"}},\
+                 {{\"type\":\"tool_use\",\"id\":\"call_{id}\",\"name\":\"read_file\",\"input\":{{}}}}]}},\
+                 {{\"role\":\"user\",\"content\":[\
+                 {{\"type\":\"tool_result\",\"tool_use_id\":\"call_{id}\",\"content\":\"{result}\"}}]}}"
+            ),
+            _ => format!(
+                "{{\"role\":\"user\",\"content\":\"{asked}\"}},{{\"role\":\"assistant\",\"content\":\"{said}\",\"tool_calls\":[\
+                 {{\"id\":\"call_{id}\",\"type\":\"function\",\"function\":{{\"name\":\"read_file\",\"arguments\":\"{{}}\"}}}}]}},\
+                 {{\"role\":\"tool\",\"tool_call_id\":\"call_{id}\",\"content\":\"{result}\"}}"
+            ),
+        };
+        size += turn.len();
+        items.push(turn);
+    }
+    let items = items.join(",");
+    let body = match api {
+        Api::Responses => format!(
+            "\"instructions\":\"You help.\",\"input\":[{items}],\
+             \"tools\":[{{\"type\":\"function\",\"name\":\"read_file\",\"parameters\":{SCHEMA}}}]"
+        ),
+        Api::Messages => format!(
+            "\"max_tokens\":4096,\"system\":\"You help.\",\"messages\":[{items}],\
+             \"tools\":[{{\"name\":\"read_file\",\"input_schema\":{SCHEMA}}}]"
+        ),
+        _ => format!(
+            "\"messages\":[{{\"role\":\"system\",\"content\":\"You help.\"}},{items}],\
+             \"tools\":[{{\"type\":\"function\",\"function\":{{\"name\":\"read_file\",\"parameters\":{SCHEMA}}}}}]"
+        ),
+    };
+    format!("{{\"model\":\"fast\",\"stream\":true,{body}}}").into()
 }
 
 /// A chat request that carries an image of about `bytes` bytes of base64.

@@ -4,10 +4,14 @@
 
 use bytes::Bytes;
 use sluicegate_bench_core::{
-    READ, Random, agent_request, chat_chunks, chat_chunks_crlf, chat_chunks_with_usage, embeddings,
-    image_request, large_event, named_events, reads, usage_chunks,
+    READ, Random, agent_request, agent_turn, between, chat_chunks, chat_chunks_crlf,
+    chat_chunks_with_usage, embeddings, image_request, large_event, message_events, named_events,
+    reads, response_events, usage_chunks,
 };
+use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
+use sluicegate_core::pipeline::{Pipeline, Unpriced};
+use sluicegate_core::protocols::{Targets, read_request};
 use sluicegate_core::request::Request;
 use sluicegate_core::sse::event::Events;
 
@@ -92,6 +96,43 @@ fn requests_and_replies_are_json() {
         reply["data"][1]["embedding"].as_array().unwrap().len(),
         1536
     );
+}
+
+const PROTOCOLS: [Api; 3] = [Api::Chat, Api::Responses, Api::Messages];
+
+#[test]
+fn turns_of_agents_are_translated_to_each_other_protocol() {
+    let targets = Targets::default();
+    for from in PROTOCOLS {
+        let request = Request::parse(agent_turn(from, 10_000), &Limits::default()).unwrap();
+        for to in PROTOCOLS.into_iter().filter(|to| *to != from) {
+            let read = read_request(from, &request).unwrap().unwrap();
+            let written = targets.of(to).unwrap().write_request(&read).unwrap();
+            assert!(written.body.len() > 10_000 && written.left_out.is_empty());
+        }
+    }
+}
+
+#[test]
+fn streams_are_translated_to_each_other_protocol() {
+    for from in PROTOCOLS {
+        let stream = match from {
+            Api::Chat => chat_chunks(10_000),
+            Api::Responses => response_events(10_000),
+            _ => message_events(10_000),
+        };
+        for to in PROTOCOLS.into_iter().filter(|to| *to != from) {
+            let mut pipeline = Pipeline::new(between(from, to));
+            let mut out = Vec::new();
+            pipeline
+                .feed(stream.clone(), &mut Unpriced, &mut out)
+                .unwrap();
+            let facts = pipeline.facts();
+            assert_eq!((facts.malformed, facts.error.is_none()), (0, true));
+            let events = Events::new(&out.concat()).count() as u64;
+            assert!(events >= facts.token_events && facts.token_events > 20);
+        }
+    }
 }
 
 #[test]
