@@ -17,13 +17,13 @@ use sluicegate_bench_core::{
 };
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::event::{Events, Interpreter};
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 fn split(reads: &[Bytes], mut each: impl FnMut(&Bytes)) -> usize {
     let mut splitter = Splitter::new(&Limits::default());
-    let mut batch = Batch::default();
     for read in reads {
-        if splitter.feed(read.clone(), &mut batch).is_err() {
+        let (batch, fed) = splitter.feed(read.clone());
+        if fed.is_err() {
             break;
         }
         batch.slices().for_each(&mut each);

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use sluicegate_bench_core::{READ, chat_chunks, large_event, named_events, reads};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::event::{Events, Interpreter};
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 fn split(reads: &[Bytes], mut each: impl FnMut(&Bytes)) {
     let mut splitter = Splitter::new(&Limits::default());
-    let mut batch = Batch::default();
     for read in reads {
-        splitter.feed(read.clone(), &mut batch).unwrap();
+        let (batch, fed) = splitter.feed(read.clone());
+        fed.unwrap();
         batch.slices().for_each(&mut each);
     }
 }

@@ -9,7 +9,8 @@ use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::pipeline::{Pipeline, ReplyPlan, Unpriced};
-use crate::sse::splitter::{Batch, Splitter};
+use crate::sse::event::RawEvent;
+use crate::sse::splitter::Splitter;
 use crate::usage::{Dialect, Usage};
 
 /// Reads usage from a reply's bytes, whatever its protocol, and changes nothing.
@@ -157,7 +158,7 @@ struct Scout {
 
 enum Body {
     Undecided(ModeDetector),
-    Stream(Splitter, Batch),
+    Stream(Splitter),
     Documents(Documents, Vec<BodyPart>),
 }
 
@@ -182,7 +183,7 @@ impl Scout {
                 Err(_) => return Ok(Scouted::Foreign),
             };
             self.body = match mode {
-                Mode::Sse => Body::Stream(Splitter::new(&self.limits), Batch::default()),
+                Mode::Sse => Body::Stream(Splitter::new(&self.limits)),
                 Mode::Json | Mode::Bytes => {
                     Body::Documents(Documents::new(&self.limits), Vec::new())
                 }
@@ -191,8 +192,8 @@ impl Scout {
         // What came before a fault in the same read counts.
         let (fed, api, unfinished, mark) = match &mut self.body {
             Body::Undecided(_) => return Ok(Scouted::Undecided),
-            Body::Stream(splitter, batch) => {
-                let fed = splitter.feed(input, batch);
+            Body::Stream(splitter) => {
+                let (batch, fed) = splitter.feed(input);
                 let mut events = batch.events();
                 let api = events.find_map(|event| api_of(&event.data()?, &self.limits));
                 (fed, api, splitter.held(), STREAM_MARK)
@@ -225,10 +226,9 @@ impl Scout {
     fn finish(&mut self) -> Option<Found> {
         let last = match &mut self.body {
             Body::Undecided(_) => return None,
-            Body::Stream(splitter, _) => splitter.finish().and_then(|tail| {
-                let event = [&tail.rest[..], tail.terminator].concat();
-                let event = crate::sse::event::RawEvent::parse(&event);
-                api_of(&event.data()?, &self.limits)
+            Body::Stream(splitter) => splitter.finish().and_then(|tail| {
+                let event = tail.event();
+                api_of(&RawEvent::parse(&event).data()?, &self.limits)
             }),
             Body::Documents(documents, _) => documents
                 .finish()

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::event::Interpreter;
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 /// What reading a stream gave.
 #[derive(Debug, Default, PartialEq)]
@@ -31,12 +31,10 @@ fn text(bytes: &[u8]) -> String {
 fn read<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> Reading {
     let mut splitter = Splitter::new(&Limits::default());
     let mut interpreter = Interpreter::default();
-    let mut batch = Batch::default();
     let mut reading = Reading::default();
     for read in reads {
-        splitter
-            .feed(Bytes::copy_from_slice(read), &mut batch)
-            .unwrap();
+        let (batch, fed) = splitter.feed(Bytes::copy_from_slice(read));
+        fed.unwrap();
         reading.bom.extend_from_slice(&batch.bom);
         if !batch.late_lf.is_empty() {
             reading

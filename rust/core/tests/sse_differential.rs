@@ -10,7 +10,7 @@ use futures::{StreamExt, executor::block_on, stream};
 use proptest::prelude::*;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::event::Interpreter;
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 /// Name, data and id.
 type Event = (Vec<u8>, Vec<u8>, Vec<u8>);
@@ -18,10 +18,10 @@ type Event = (Vec<u8>, Vec<u8>, Vec<u8>);
 fn ours(reads: &[Bytes]) -> Vec<Event> {
     let mut splitter = Splitter::new(&Limits::default());
     let mut interpreter = Interpreter::default();
-    let mut batch = Batch::default();
     let mut events = Vec::new();
     for read in reads {
-        splitter.feed(read.clone(), &mut batch).unwrap();
+        let (batch, fed) = splitter.feed(read.clone());
+        fed.unwrap();
         for raw in batch.events() {
             if let Some(event) = interpreter.dispatch(&raw) {
                 events.push((event.name.to_vec(), event.data.to_vec(), event.id.to_vec()));

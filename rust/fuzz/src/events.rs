@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::event::Interpreter;
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 use super::Cut;
 
@@ -70,12 +70,10 @@ fn standard(body: &[u8]) -> Reading {
 fn ours(reads: &[Bytes]) -> Reading {
     let mut splitter = Splitter::new(&Limits::default());
     let mut interpreter = Interpreter::default();
-    let mut batch = Batch::default();
     let mut reading = Reading::default();
     for read in reads {
-        splitter
-            .feed(read.clone(), &mut batch)
-            .expect("inputs are small");
+        let (batch, fed) = splitter.feed(read.clone());
+        fed.expect("inputs are small");
         for raw in batch.events() {
             if let Some(event) = interpreter.dispatch(&raw) {
                 reading

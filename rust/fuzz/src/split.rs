@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits::Limits;
 use sluicegate_core::sse::boundary::event_around;
-use sluicegate_core::sse::splitter::{Batch, Splitter, Tail};
+use sluicegate_core::sse::splitter::{Splitter, Tail};
 
 use super::Cut;
 
@@ -18,10 +18,10 @@ struct Outcome {
 
 fn split(reads: &[Bytes], limits: &Limits) -> Outcome {
     let mut splitter = Splitter::new(limits);
-    let mut batch = Batch::default();
     let mut outcome = Outcome::default();
     for read in reads {
-        outcome.error = splitter.feed(read.clone(), &mut batch).err();
+        let (batch, fed) = splitter.feed(read.clone());
+        outcome.error = fed.err();
         for slice in batch.slices() {
             outcome.bytes.extend_from_slice(slice);
         }
@@ -69,7 +69,7 @@ pub fn check(input: &[u8]) {
         assert!(cut.body().starts_with(&together));
         assert!(whole.error.is_some() || together == cut.body());
         if let Some(tail) = &whole.tail {
-            let ended = [&tail.rest[..], tail.terminator].concat();
+            let ended = tail.event();
             assert_eq!(
                 sluicegate_core::sse::boundary::first_end(&ended),
                 Some(ended.len())

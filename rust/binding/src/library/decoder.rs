@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sluicegate_core::error::Error;
 use sluicegate_core::sse::event::{Interpreter, RawEvent};
-use sluicegate_core::sse::splitter::{Batch, Splitter};
+use sluicegate_core::sse::splitter::Splitter;
 
 use super::{Failure, Shared, limits};
 use crate::errors;
@@ -48,7 +48,6 @@ impl PyEvent {
 
 struct Machine {
     splitter: Splitter,
-    batch: Batch,
     reader: Reader,
     failure: Failure,
 }
@@ -56,9 +55,8 @@ struct Machine {
 impl Machine {
     fn feed(&mut self, data: Bytes) -> Result<Vec<PyEvent>, Error> {
         self.failure.check()?;
-        let fed = self.splitter.feed(data, &mut self.batch);
-        let raw = std::mem::take(&mut self.batch);
-        let events: Vec<_> = raw
+        let (batch, fed) = self.splitter.feed(data);
+        let events: Vec<_> = batch
             .events()
             .filter_map(|event| self.reader.decode(&event))
             .collect();
@@ -68,10 +66,10 @@ impl Machine {
 
     fn finish(&mut self) -> Result<Option<PyEvent>, Error> {
         self.failure.check()?;
-        Ok(self.splitter.finish().and_then(|tail| {
-            let event = [&tail.rest[..], tail.terminator].concat();
-            self.reader.decode(&RawEvent::parse(&event))
-        }))
+        Ok(self
+            .splitter
+            .finish()
+            .and_then(|tail| self.reader.decode(&RawEvent::parse(&tail.event()))))
     }
 }
 
@@ -120,7 +118,6 @@ impl PyDecoder {
     fn new(max_event_bytes: Option<usize>) -> Self {
         PyDecoder(Shared::new(Machine {
             splitter: Splitter::new(&limits(max_event_bytes)),
-            batch: Batch::default(),
             reader: Reader::default(),
             failure: Failure::default(),
         }))

@@ -20,7 +20,6 @@ struct Machine {
 }
 
 /// What a read completed, in its order.
-#[derive(Default)]
 struct Completed {
     waited: Option<Bytes>,
     batch: Batch,
@@ -29,13 +28,12 @@ struct Completed {
 impl Machine {
     fn feed(&mut self, data: Bytes) -> Result<Completed, Error> {
         self.failure.check()?;
-        let mut completed = Completed::default();
-        let batch = &mut completed.batch;
         let is_empty = data.is_empty();
-        let fed = self.splitter.feed(data, batch);
+        let (mut batch, fed) = self.splitter.feed(data);
+        let mut waited = None;
         if !is_empty && !self.at_cr.is_empty() {
             self.at_cr.extend_from_slice(&batch.late_lf);
-            completed.waited = Some(std::mem::take(&mut self.at_cr).into());
+            waited = Some(std::mem::take(&mut self.at_cr).into());
         }
         if fed.is_ok() && self.splitter.held() == 0 {
             let last = match batch.whole.is_empty() {
@@ -48,10 +46,9 @@ impl Machine {
                 self.at_cr = last.split_off(event.range().start).into();
             }
         }
-        let is_nothing =
-            completed.waited.is_none() && batch.spanning.is_empty() && batch.whole.is_empty();
+        let is_nothing = waited.is_none() && batch.spanning.is_empty() && batch.whole.is_empty();
         self.failure.note(fed, !is_nothing)?;
-        Ok(completed)
+        Ok(Completed { waited, batch })
     }
 
     fn finish(&mut self) -> Result<Vec<Bytes>, Error> {

@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::protocols::chat::fold::ChatFold;
 use crate::protocols::chat::unfold::{Unfold, unfold_chat};
 use crate::sse::event::RawEvent;
-use crate::sse::splitter::{Batch, Splitter};
+use crate::sse::splitter::Splitter;
 
 use super::reply::{Reply, Verdict};
 use super::stream::{self, Stream};
@@ -20,7 +20,6 @@ use crate::watch::Source;
 /// The upstream streams, the client wants a whole completion.
 pub(super) struct Folding {
     splitter: Splitter,
-    batch: Batch,
     fold: ChatFold,
 }
 
@@ -28,18 +27,15 @@ impl Folding {
     pub(super) fn new(limits: &Limits) -> Self {
         Folding {
             splitter: Splitter::new(limits),
-            batch: Batch::default(),
             fold: ChatFold::new(*limits),
         }
     }
 
     pub(super) fn feed(&mut self, input: Bytes, reply: &mut Reply) -> Result<(), Error> {
-        let mut batch = std::mem::take(&mut self.batch);
-        let fed = self.splitter.feed(input, &mut batch);
+        let (batch, fed) = self.splitter.feed(input);
         for event in batch.events() {
             self.push(&event, reply)?;
         }
-        self.batch = batch;
         fed
     }
 
@@ -72,8 +68,7 @@ impl Folding {
         out: &mut Vec<Bytes>,
     ) -> Result<(), Error> {
         if let Some(tail) = self.splitter.finish() {
-            let event = [&tail.rest, tail.terminator].concat();
-            self.push(&RawEvent::parse(&event), reply)?;
+            self.push(&RawEvent::parse(&tail.event()), reply)?;
         }
         if let Some(error) = self.fold.error() {
             out.push([b"{\"error\":", error, b"}"].concat().into());

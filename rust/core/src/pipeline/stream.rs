@@ -11,7 +11,7 @@ use crate::protocols::responses::fold::{Effect, Fold};
 use crate::record;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
-use crate::sse::splitter::{Batch, Splitter};
+use crate::sse::splitter::Splitter;
 
 use super::Pricer;
 use super::frames::Frames;
@@ -25,7 +25,6 @@ use crate::watch::payload::{Hole, HoleKind};
 
 pub(super) struct Stream {
     splitter: Splitter,
-    batch: Batch,
     shapes: Shapes,
     /// The last event that came was left out.
     left_out: bool,
@@ -38,7 +37,6 @@ impl Stream {
         let forwarded = || Box::new(Fold::new(limits));
         Stream {
             splitter: Splitter::new(limits),
-            batch: Batch::default(),
             shapes: Shapes::default(),
             left_out: false,
             forwarded: (api == Api::Responses).then(forwarded),
@@ -52,18 +50,16 @@ impl Stream {
         pricer: &mut dyn Pricer,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Error> {
-        let mut batch = std::mem::take(&mut self.batch);
-        let fed = self.splitter.feed(input, &mut batch);
+        let (batch, fed) = self.splitter.feed(input);
         if !batch.bom.is_empty() {
-            out.push(std::mem::take(&mut batch.bom));
+            out.push(batch.bom);
         }
         if !batch.late_lf.is_empty() && !self.left_out {
-            out.push(std::mem::take(&mut batch.late_lf));
+            out.push(batch.late_lf);
         }
-        for slice in [&mut batch.spanning, &mut batch.whole] {
-            self.pass(std::mem::take(slice), reply, pricer, out);
+        for slice in [batch.spanning, batch.whole] {
+            self.pass(slice, reply, pricer, out);
         }
-        self.batch = batch;
         fed
     }
 
@@ -75,8 +71,7 @@ impl Stream {
         out: &mut Vec<Bytes>,
     ) {
         if let Some(tail) = self.splitter.finish() {
-            let event: Bytes = [&tail.rest, tail.terminator].concat().into();
-            self.pass(event, reply, pricer, out);
+            self.pass(tail.event(), reply, pricer, out);
         }
     }
 

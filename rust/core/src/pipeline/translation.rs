@@ -13,7 +13,7 @@ use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
 use crate::protocols::{self, Clock};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
-use crate::sse::splitter::{Batch, Splitter};
+use crate::sse::splitter::Splitter;
 
 use super::piece_templates::PieceNotes;
 use super::reply::Reply;
@@ -53,7 +53,6 @@ enum Form {
 
 struct EventSource {
     splitter: Splitter,
-    batch: Batch,
     shapes: Shapes,
     notes: PieceNotes,
 }
@@ -99,7 +98,6 @@ impl Translation {
     pub(super) fn of_events(mut self) -> Self {
         self.form = Form::Events(Box::new(EventSource {
             splitter: Splitter::new(&self.limits),
-            batch: Batch::default(),
             shapes: Shapes::default(),
             notes: PieceNotes::default(),
         }));
@@ -127,13 +125,10 @@ impl Translation {
         let fed = match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Unknown => Ok(()),
             Form::Events(mut source) => {
-                let mut batch = std::mem::take(&mut source.batch);
-                let fed = source.splitter.feed(input, &mut batch);
-                for slice in [&mut batch.spanning, &mut batch.whole] {
-                    let slice = std::mem::take(slice);
-                    self.read_slice(&slice, &mut source, reply, pricer, &mut shown);
+                let (batch, fed) = source.splitter.feed(input);
+                for slice in [&batch.spanning, &batch.whole] {
+                    self.read_slice(slice, &mut source, reply, pricer, &mut shown);
                 }
-                source.batch = batch;
                 self.form = Form::Events(source);
                 fed
             }
@@ -177,8 +172,7 @@ impl Translation {
             Form::Unknown => return Ok(()),
             Form::Events(mut source) => {
                 if let Some(tail) = source.splitter.finish() {
-                    let event = [&tail.rest, tail.terminator].concat();
-                    self.read_slice(&event, &mut source, reply, pricer, &mut shown);
+                    self.read_slice(&tail.event(), &mut source, reply, pricer, &mut shown);
                 }
             }
             Form::Documents(mut documents, _) => {

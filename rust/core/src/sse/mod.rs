@@ -14,13 +14,13 @@
 //! use sluicegate_core::limits::Limits;
 //! use sluicegate_core::sse::boundary::event_around;
 //! use sluicegate_core::sse::event::RawEvent;
-//! use sluicegate_core::sse::splitter::{Batch, Splitter};
+//! use sluicegate_core::sse::splitter::Splitter;
 //!
 //! let mut splitter = Splitter::new(&Limits::default());
-//! let mut batch = Batch::default();
 //! let mut forwarded = Vec::new();
 //! for read in [&b"data: {\"a\":1}\n\ndata: {\"us"[..], b"age\":2}\n\n: ping\n\ndata: [DO"] {
-//!     splitter.feed(Bytes::from_static(read), &mut batch).unwrap();
+//!     let (batch, fed) = splitter.feed(Bytes::from_static(read));
+//!     fed.unwrap();
 //!     for slice in batch.slices() {
 //!         if let Some(hit) = memchr::memmem::find(slice, b"\"usage\"") {
 //!             let event = RawEvent::parse(&slice[event_around(slice, hit).unwrap()]);

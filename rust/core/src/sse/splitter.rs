@@ -50,6 +50,14 @@ pub struct Tail {
     pub terminator: &'static [u8],
 }
 
+impl Tail {
+    /// The event with its terminator.
+    #[must_use]
+    pub fn event(&self) -> Bytes {
+        [&self.rest, self.terminator].concat().into()
+    }
+}
+
 /// Splits an event stream into raw events, whatever its line endings and however it is cut into reads.
 ///
 /// What is handed out does not depend on the cuts, except for what shares a slice. Time is linear in the stream's
@@ -92,12 +100,17 @@ impl Splitter {
         }
     }
 
-    /// Takes in a read and puts what became whole into `batch`, whose former content is dropped.
+    /// Takes in a read, and gives what became whole.
     ///
-    /// # Errors
-    /// [`ErrorKind::EventTooLarge`], at the offset of the first byte too many. The events before it are in `batch`.
-    pub fn feed(&mut self, mut input: Bytes, batch: &mut Batch) -> Result<(), Error> {
-        *batch = Batch::default();
+    /// Beside that it gives [`ErrorKind::EventTooLarge`], at the offset of the first byte too many: the events before
+    /// it are in the batch.
+    pub fn feed(&mut self, input: Bytes) -> (Batch, Result<(), Error>) {
+        let mut batch = Batch::default();
+        let fed = self.cut(input, &mut batch);
+        (batch, fed)
+    }
+
+    fn cut(&mut self, mut input: Bytes, batch: &mut Batch) -> Result<(), Error> {
         if let SplitterState::Failed(error) = self.state {
             return Err(error);
         }

@@ -20,7 +20,7 @@ use crate::json::splice::Splice;
 use crate::json::string;
 use crate::limits::Limits;
 use crate::sse::event::RawEvent;
-use crate::sse::splitter::{Batch, Splitter};
+use crate::sse::splitter::Splitter;
 
 use check::Check;
 
@@ -183,8 +183,7 @@ impl Numbering {
     /// # Errors
     /// [`ErrorKind::EventTooLarge`](crate::error::ErrorKind::EventTooLarge), behind the events before that one.
     pub fn feed(&mut self, data: Bytes, now: u64, out: &mut Vec<u8>) -> Result<(), Error> {
-        let mut batch = Batch::default();
-        let fed = self.splitter.feed(data, &mut batch);
+        let (batch, fed) = self.splitter.feed(data);
         for event in batch.events() {
             self.take(&event, now, out);
         }

@@ -15,7 +15,6 @@ fn split<'a>(reads: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Out
         max_event,
         ..Limits::default()
     });
-    let mut batch = Batch::default();
     let mut outcome = Outcome {
         bytes: Vec::new(),
         events: Vec::new(),
@@ -23,9 +22,8 @@ fn split<'a>(reads: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Out
         error: None,
     };
     for read in reads {
-        outcome.error = splitter
-            .feed(Bytes::copy_from_slice(read), &mut batch)
-            .err();
+        let (batch, fed) = splitter.feed(Bytes::copy_from_slice(read));
+        outcome.error = fed.err();
         for slice in batch.slices() {
             outcome.bytes.extend_from_slice(slice);
         }
@@ -47,8 +45,8 @@ fn whole(stream: &[u8]) -> Outcome {
 }
 
 fn feed(splitter: &mut Splitter, read: &'static [u8]) -> Batch {
-    let mut batch = Batch::default();
-    splitter.feed(Bytes::from_static(read), &mut batch).unwrap();
+    let (batch, fed) = splitter.feed(Bytes::from_static(read));
+    fed.unwrap();
     batch
 }
 
@@ -56,8 +54,8 @@ fn feed(splitter: &mut Splitter, read: &'static [u8]) -> Batch {
 fn a_read_of_whole_events_is_handed_out_as_it_is() {
     let mut splitter = Splitter::new(&Limits::default());
     let read = Bytes::from_static(b"data: 1\n\n: ping\n\ndata: 2\n\n");
-    let mut batch = Batch::default();
-    splitter.feed(read.clone(), &mut batch).unwrap();
+    let (batch, fed) = splitter.feed(read.clone());
+    fed.unwrap();
     assert_eq!(batch.whole.as_ptr(), read.as_ptr());
     assert_eq!(batch.whole.len(), read.len());
     assert_eq!(batch.slices().count(), 1);
@@ -148,28 +146,26 @@ fn an_event_over_the_bound_ends_the_stream_after_the_events_before_it() {
         max_event: 4,
         ..Limits::default()
     });
-    let mut batch = Batch::default();
-    let error = splitter
-        .feed(Bytes::from_static(b"data:"), &mut batch)
-        .unwrap_err();
+    let (_, failed) = splitter.feed(Bytes::from_static(b"data:"));
+    assert!(failed.is_err());
     assert_eq!(splitter.held(), 0);
-    assert_eq!(
-        splitter.feed(Bytes::from_static(b"\n\n"), &mut batch),
-        Err(error)
-    );
+    let (batch, again) = splitter.feed(Bytes::from_static(b"\n\n"));
+    assert_eq!(again, failed);
     assert_eq!(batch.slices().count(), 0);
 }
 
 #[test]
 fn a_large_event_in_reads_of_one_byte_takes_linear_time() {
     let mut splitter = Splitter::new(&Limits::default());
-    let mut batch = Batch::default();
+    let mut last = Batch::default();
     let event = [b"data: ", &vec![b'x'; 4 << 20][..], b"\n\n"].concat();
     let stream = Bytes::from(event);
     for at in 0..stream.len() {
-        splitter.feed(stream.slice(at..at + 1), &mut batch).unwrap();
+        let fed;
+        (last, fed) = splitter.feed(stream.slice(at..at + 1));
+        fed.unwrap();
     }
-    assert_eq!(batch.spanning, stream);
+    assert_eq!(last.spanning, stream);
 }
 
 fn stream() -> impl Strategy<Value = Vec<u8>> {
