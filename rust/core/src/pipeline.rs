@@ -3,7 +3,6 @@
 
 mod conversion;
 mod document;
-mod failure;
 mod frames;
 mod piece_templates;
 mod reply;
@@ -19,15 +18,14 @@ use crate::cost::Members;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
-use crate::protocols::responses::echo::Asked;
-use crate::protocols::responses::fold::Fold;
-use crate::protocols::{self, ClientSide, Clock, UpstreamSide};
+use crate::output::Failure;
+use crate::protocol::Follow;
+use crate::protocols::{self, Broken, ClientSide, Clock, UpstreamSide};
 use crate::usage::Usage;
 use crate::watch::StreamError;
 
 use conversion::{Folding, Unfolding};
 use document::Replies;
-use failure::{Failure, Known};
 use reply::Reply;
 use stream::Stream;
 use translation::Translation;
@@ -57,7 +55,7 @@ impl ReplyPlan {
     #[must_use]
     pub fn repeated(&self) -> usize {
         if self.upstream.is_translated_for(&self.client) {
-            self.client.asked().map_or(0, Asked::repeated)
+            self.client.repeated()
         } else {
             0
         }
@@ -349,17 +347,18 @@ impl Pipeline {
         finished
     }
 
-    /// A forwarded response whose upstream ended with an `error` event fails (Open Responses, "Errors").
+    /// A forwarded reply that is followed, a response, fails where its upstream ended with an `error` event (Open
+    /// Responses, "Errors").
     fn fail_behind_error(&mut self, out: &mut Vec<Bytes>) {
         let facts = &self.reply.facts;
         if let Body::Ended(Some(stream)) = &self.body
-            && self.plan.client.api() == Api::Responses
             && facts.error.is_some()
             && facts.finish_reason.is_none()
             && !facts.done
-            && stream.forwarded().is_some_and(Fold::is_named)
+            && stream.followed().is_some_and(Follow::is_named)
         {
-            out.push(failure::response(None, self.known(Some(stream))).into());
+            let broken = self.broken(Some(stream));
+            out.push(self.plan.client.fail(Failure::default(), &broken).into());
             self.body = Body::Ended(None);
         }
     }
@@ -372,9 +371,9 @@ impl Pipeline {
     /// error object; of anything else the frames just end.
     pub fn fail(&mut self, error_type: &str, code: &str, message: &str, out: &mut Vec<Bytes>) {
         let failure = Failure {
-            error_type,
-            code,
             message,
+            code: Some(code),
+            kind: Some(error_type),
         };
         let mut stream = None;
         let translation = match std::mem::replace(&mut self.body, Body::Ended(None)) {
@@ -397,32 +396,28 @@ impl Pipeline {
         }
         let facts = &self.reply.facts;
         if facts.reply_is_stream.unwrap_or(self.plan.client.streams) {
-            let known = self.known(stream.as_deref());
-            out.push(failure::events(failure, self.plan.client.api(), known).into());
+            let broken = self.broken(stream.as_deref());
+            out.push(self.plan.client.fail(failure, &broken).into());
         } else if !self.started {
-            out.push(failure::document(failure, self.plan.client.api()).into());
+            let protocol = protocols::of(self.plan.client.api());
+            out.push(protocol.error(&failure).into());
         }
         self.started = true;
     }
 
-    fn known<'a>(&'a self, stream: Option<&'a Stream>) -> Known<'a> {
-        Known {
-            forwarded: stream.and_then(Stream::forwarded),
+    fn broken<'a>(&'a self, stream: Option<&'a Stream>) -> Broken<'a> {
+        Broken {
+            followed: stream.and_then(Stream::followed),
             sequence: self.reply.sequence,
-            error: self.reply.error.as_ref(),
-            model: self.plan.client.reply_model.as_deref(),
-            asked: self.plan.client.asked(),
+            said: self.reply.failure(),
         }
     }
 
     /// The reply has begun: let go of the request, which only a response that the upstream has not named would still be
     /// told with. A held stream must not hold its request's body.
     pub fn forget_request(&mut self) {
-        if self.plan.client.asked().is_none() {
-            return;
-        }
         let unnamed = match &self.body {
-            Body::Stream(stream) => stream.forwarded().is_some_and(|known| !known.is_named()),
+            Body::Stream(stream) => stream.followed().is_some_and(|known| !known.is_named()),
             Body::Undecided(_) => true,
             _ => false,
         };

@@ -2,6 +2,7 @@
 
 use crate::api::Api;
 use crate::json::string;
+use crate::limits::Limits;
 use crate::output::Failure;
 
 /// One protocol, as it is whatever the request and the upstream.
@@ -56,8 +57,57 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// What follows a stream of it that is forwarded, where it takes more than an error's event to end one that breaks
+    /// off.
+    fn follow(&self, _limits: &Limits) -> Option<Box<dyn Follow>> {
+        None
+    }
+
     /// Whether its requests are a conversation, and can be translated: to it, and from it.
     fn is_conversational(&self) -> bool {
         false
     }
+}
+
+/// Where a text is that an event says the next part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    pub(crate) item: usize,
+    pub(crate) text: usize,
+}
+
+/// What an event changes in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Nothing,
+    /// The next part of a text, and no more: of an event that differs in its `delta` alone, that can be
+    /// [said](Follow::say) there.
+    Next(TextPlace),
+    /// More than one text.
+    More,
+}
+
+/// Follows a stream that is forwarded.
+pub trait Follow: Send {
+    /// Takes in one event's data.
+    fn read(&mut self, payload: &[u8]) -> Effect;
+
+    /// Takes in the next part of the text at `place`, spelled.
+    fn say(&mut self, place: TextPlace, said: &[u8]);
+
+    /// Whether an event has named the reply, so that it can be ended under the upstream's own ids.
+    fn is_named(&self) -> bool;
+
+    /// Appends what ends the reply, and its stream: what is open is closed, and it fails. Nothing is appended where no
+    /// event has [named](Self::is_named) it. `last`: the last event's number; `told`: the client was told why by the
+    /// upstream's own event; `model`: shown instead of the upstream's.
+    fn fail(
+        &self,
+        failure: Failure<'_>,
+        last: Option<u64>,
+        told: bool,
+        model: Option<&str>,
+        out: &mut Vec<u8>,
+    );
 }

@@ -10,6 +10,7 @@ use crate::json::scan::Value;
 use crate::json::splice::Splice;
 use crate::json::string;
 use crate::mode::Foreign;
+use crate::output::Failure;
 use crate::protocols;
 use crate::record;
 use crate::usage::{Count, Tally};
@@ -111,6 +112,16 @@ impl Reply {
         let error = Error::from(&body);
         self.facts.quote = Some(body.quote);
         error
+    }
+
+    /// The first error that the upstream sent inside the reply.
+    pub(super) fn failure(&self) -> Option<Failure<'_>> {
+        let error = self.error.as_ref()?;
+        Some(Failure {
+            message: &error.message,
+            code: error.code.as_deref(),
+            kind: error.kind.as_deref(),
+        })
     }
 
     /// Brings [`Facts::usage`] up to date.

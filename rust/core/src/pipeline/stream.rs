@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::scan::Value;
 use crate::limits::Limits;
-use crate::protocols::responses::fold::{Effect, Fold};
+use crate::protocol::{Effect, Follow};
+use crate::protocols;
 use crate::record;
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
@@ -28,18 +29,17 @@ pub(super) struct Stream {
     shapes: Shapes,
     /// The last event that came was left out.
     left_out: bool,
-    /// What it takes to end a response.
-    forwarded: Option<Box<Fold>>,
+    /// What it takes to end it where its upstream does not.
+    followed: Option<Box<dyn Follow>>,
 }
 
 impl Stream {
     pub(super) fn new(api: Api, limits: &Limits) -> Self {
-        let forwarded = || Box::new(Fold::new(limits));
         Stream {
             splitter: Splitter::new(limits),
             shapes: Shapes::default(),
             left_out: false,
-            forwarded: (api == Api::Responses).then(forwarded),
+            followed: protocols::of(api).follow(limits),
         }
     }
 
@@ -75,9 +75,9 @@ impl Stream {
         }
     }
 
-    /// What is known of the response that it is.
-    pub(super) fn forwarded(&self) -> Option<&Fold> {
-        self.forwarded.as_deref()
+    /// What has followed it.
+    pub(super) fn followed(&self) -> Option<&dyn Follow> {
+        self.followed.as_deref()
     }
 
     /// `slice` is whole events, back to back.
@@ -95,10 +95,10 @@ impl Stream {
                 note(&found, template, reply);
                 let end = at + found.len;
                 if let Some((place, hole)) = template.continued_text()
-                    && let Some(forwarded) = &mut self.forwarded
+                    && let Some(followed) = &mut self.followed
                 {
                     let said = rest.get(template.place(hole)).unwrap_or_default();
-                    forwarded.say(place, said);
+                    followed.say(place, said);
                 }
                 if template.counts() || !template.is_unchanged() {
                     show(&slice, at..end, template, reply, pricer, &mut frames);
@@ -116,8 +116,8 @@ impl Stream {
                 verdict,
                 plain_from,
             } = read(&event, reply, pricer);
-            let effect = match (&mut self.forwarded, event.data()) {
-                (Some(forwarded), Some(data)) => forwarded.read(&data),
+            let effect = match (&mut self.followed, event.data()) {
+                (Some(followed), Some(data)) => followed.read(&data),
                 _ => Effect::Nothing,
             };
             if reply.facts.finish_reason.is_some() != had_finished {
@@ -125,7 +125,7 @@ impl Stream {
                 self.shapes.forget_counts();
             } else if let Some(start) = plain_from {
                 learn(&mut self.shapes, &event, start, reply, |holes| {
-                    forwarded_meaning(effect, holes)
+                    followed_meaning(effect, holes)
                 });
             }
             match verdict {
@@ -144,9 +144,9 @@ impl Stream {
     }
 }
 
-/// What events of a shape mean for a response that is forwarded. None if an event changes more than one text, or not by
+/// What events of a shape mean for a reply that is followed. None if an event changes more than one text, or not by
 /// one hole alone.
-fn forwarded_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
+fn followed_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
     let mut outputs = (0..)
         .zip(holes)
         .filter(|(_, hole)| hole.kind == HoleKind::Output);

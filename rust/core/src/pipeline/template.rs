@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::cost::{self, Members};
 use crate::json::scan::{Kind, Value};
 use crate::json::string;
-use crate::protocols::responses::fold::Place;
+use crate::protocol::TextPlace;
 use crate::usage::Count;
 
 use super::piece_templates::PieceTemplate;
@@ -55,8 +55,8 @@ pub(super) struct Example<'a> {
 pub(super) struct Meaning {
     /// Its pieces of output, for a reply that is translated. None where they have to be read of each event.
     pub(super) pieces: Option<Box<[PieceTemplate]>>,
-    /// For a response that is forwarded: which of its texts the event continues, and the hole that holds the next part.
-    pub(super) continued_text: Option<(Place, usize)>,
+    /// For a reply that is followed: which of its texts the event continues, and the hole that holds the next part.
+    pub(super) continued_text: Option<(TextPlace, usize)>,
 }
 
 struct Opening {
@@ -203,9 +203,9 @@ impl Template {
         self.meaning.pieces.as_deref()
     }
 
-    /// The text of a forwarded response that an event of this shape continues, and the hole that holds the next part.
+    /// The text of a reply that is followed which an event of this shape continues, and the hole that holds the next part.
     #[inline]
-    pub(super) fn continued_text(&self) -> Option<(Place, usize)> {
+    pub(super) fn continued_text(&self) -> Option<(TextPlace, usize)> {
         self.meaning.continued_text
     }
 

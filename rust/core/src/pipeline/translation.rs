@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::shapes::Shapes;
 use super::stream::{self, Read};
 use super::template::Meaning;
-use super::{Pricer, ReplyPlan, Unpriced, failure};
+use super::{Pricer, ReplyPlan, Unpriced};
 use crate::api::Api;
 use crate::watch::StreamError;
 use crate::watch::{Came, Source, Watch};
@@ -193,20 +193,15 @@ impl Translation {
 
     /// The reply cannot be completed. If it is not a stream, nothing of it has been sent yet, and the error is its only
     /// document.
-    pub(super) fn fail(&mut self, failure: failure::Failure<'_>, out: &mut Vec<Bytes>) {
+    pub(super) fn fail(&mut self, failure: Failure<'_>, out: &mut Vec<Bytes>) {
         if self.ended {
             return;
         }
         self.ended = true;
         if !self.client_streams {
-            out.push(failure::document(failure, self.client_api).into());
+            out.push(protocols::of(self.client_api).error(&failure).into());
             return;
         }
-        let failure = Failure {
-            message: failure.message,
-            code: Some(failure.code),
-            kind: Some(failure.error_type),
-        };
         let mut shown = Vec::new();
         self.writer
             .end(Ending::Failed(failure), None, None, &mut shown);
@@ -399,15 +394,17 @@ impl Translation {
                 ..StreamError::default()
             });
         }
-        if let Some(error) = &reply.error
+        let failure = reply.failure();
+        if let Some(failure) = failure
             && !self.client_streams
         {
-            let failure = failure::Failure {
-                error_type: error.kind.as_deref().unwrap_or("upstream_error"),
-                code: error.code.as_deref().unwrap_or("upstream_error"),
-                message: &error.message,
+            let known = |word: Option<_>| word.or(Some("upstream_error"));
+            let failure = Failure {
+                code: known(failure.code),
+                kind: known(failure.kind),
+                ..failure
             };
-            out.extend_from_slice(&failure::document(failure, self.client_api));
+            out.extend_from_slice(&protocols::of(self.client_api).error(&failure));
             return;
         }
         let members = reply
@@ -419,14 +416,7 @@ impl Translation {
             usage,
             members: members.as_ref(),
         });
-        let ending = match &reply.error {
-            Some(error) => Ending::Failed(Failure {
-                message: &error.message,
-                code: error.code.as_deref(),
-                kind: error.kind.as_deref(),
-            }),
-            None => Ending::Regular,
-        };
+        let ending = failure.map_or(Ending::Regular, Ending::Failed);
         let now = self.clock.map(|clock| clock());
         self.writer.end(ending, spent, now, out);
     }

@@ -26,8 +26,9 @@ use crate::harmony::HarmonyChunks;
 use crate::input::Names;
 use crate::limits::Limits;
 use crate::output::named::Named;
-use crate::output::{Reader, Writer};
-use crate::protocol::Protocol;
+use crate::output::{Ending, Failure, Reader, Writer};
+use crate::protocol::{Follow, Protocol};
+use crate::sse::encode;
 use crate::usage::Dialect;
 use crate::watch::Watch;
 
@@ -82,6 +83,16 @@ pub struct ClientSide {
     pub completes: bool,
     /// What the upstream was told instead of the client's names of tools.
     pub names: Option<Arc<Names>>,
+}
+
+/// What is known of a stream that is forwarded and breaks off.
+pub(crate) struct Broken<'a> {
+    /// What has followed it.
+    pub(crate) followed: Option<&'a dyn Follow>,
+    /// The last `sequence_number`.
+    pub(crate) sequence: Option<u64>,
+    /// The error that the upstream sent in an event of its own.
+    pub(crate) said: Option<Failure<'a>>,
 }
 
 /// The protocol that a client speaks.
@@ -158,11 +169,11 @@ impl ClientSide {
         }
     }
 
-    /// What a response repeats of its request.
-    pub(crate) fn asked(&self) -> Option<&Asked> {
+    /// About how many bytes of the request each event may repeat that carries the whole reply.
+    pub(crate) fn repeated(&self) -> usize {
         match &self.protocol {
-            ClientProtocol::Responses(asked) => asked.as_ref(),
-            _ => None,
+            ClientProtocol::Responses(Some(asked)) => asked.repeated(),
+            _ => 0,
         }
     }
 
@@ -171,6 +182,31 @@ impl ClientSide {
         if let ClientProtocol::Responses(asked) = &mut self.protocol {
             *asked = None;
         }
+    }
+
+    /// The last events of a stream that is forwarded and cannot be completed. Clients of the Responses interface wait for
+    /// a terminal event (`bifrost#6783`), and its numbers must go on without a gap.
+    pub(crate) fn fail(&self, failure: Failure<'_>, broken: &Broken<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let model = self.reply_model.as_deref();
+        let said = broken.said.unwrap_or(failure);
+        if let Some(followed) = broken.followed.filter(|followed| followed.is_named()) {
+            followed.fail(
+                said,
+                broken.sequence,
+                broken.said.is_some(),
+                model,
+                &mut out,
+            );
+        } else if let ClientProtocol::Responses(asked) = &self.protocol {
+            let echo = Asked::echo_of(asked.as_ref());
+            let mut writer = ResponsesWriter::new(echo, model, true);
+            writer.end(Ending::Failed(said), None, None, &mut out);
+        } else {
+            let protocol = of(self.api());
+            encode::event(protocol.error_event(), &protocol.error(&failure), &mut out);
+        }
+        out
     }
 
     /// What writes a reply for this client of the pieces that `upstream` says. None: replies of this protocol are not

@@ -6,7 +6,6 @@ use super::fold::item::{FoldedItem, Text, call_member};
 use super::members::{append, with_members};
 use super::vocabulary::{Journal, PartKind, count, key, list, raw, string as member};
 use super::writing::heading::error_code;
-use crate::api::DONE;
 use crate::json::node::Node;
 use crate::json::string;
 use crate::output::Failure;
@@ -72,25 +71,6 @@ impl Fold {
         let response = with_members(&self.response, &members);
         journal.event(kind, out, |out| raw("response", &response, out));
         (response, journal.following())
-    }
-
-    /// Ends a response that is forwarded, and its stream. `last`: the last event's number; `told`: the client was told
-    /// why by the upstream's `error` event.
-    ///
-    /// Nothing is appended where no event has [named](Self::is_named) the response.
-    pub fn fail(
-        &self,
-        failure: Failure<'_>,
-        last: Option<u64>,
-        told: bool,
-        model: Option<&str>,
-        out: &mut Vec<u8>,
-    ) {
-        if self.is_named() {
-            let first = last.map_or(0, |last| last.saturating_add(1));
-            self.end(End::Failed { failure, told }, first, model, out);
-            out.extend_from_slice(DONE);
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! bytes that came and by [`MAX_ITEMS`], and no index makes it allocate. Nothing is named anew: the response and its
 //! items are those of the events.
 
+mod follow;
 pub(super) mod item;
 
 use std::borrow::Cow;
@@ -15,28 +16,10 @@ use super::reading::items::Sort;
 use crate::json::node::Node;
 use crate::json::string;
 use crate::limits::{Limits, MAX_ITEMS};
+use crate::protocol::{Effect, TextPlace};
 use crate::sse::event::Events;
 
 use item::{FoldedItem, Key, Text, call_member};
-
-/// Where a text is that an event says the next part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    item: usize,
-    text: usize,
-}
-
-/// What an event changes in the response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing.
-    Nothing,
-    /// The next part of a text, and no more: of an event that differs in its `delta` alone, that can be
-    /// [said](Fold::say) there.
-    Next(Place),
-    /// More than one text.
-    More,
-}
 
 /// What is known of a response by its events.
 ///
@@ -107,12 +90,6 @@ impl Fold {
         }
     }
 
-    /// Whether the response is known by its object.
-    #[must_use]
-    pub fn is_named(&self) -> bool {
-        !self.response.is_empty()
-    }
-
     /// The sequence number that follows the last one that was [taken](Self::take).
     #[must_use]
     pub fn following(&self) -> u64 {
@@ -143,14 +120,6 @@ impl Fold {
                 let _ = self.read_event(&event);
             }
         }
-    }
-
-    /// Takes in one event's data.
-    pub fn read(&mut self, payload: &[u8]) -> Effect {
-        let Ok(event) = Event::read(payload, self.max_depth) else {
-            return Effect::Nothing;
-        };
-        self.read_event(&event).unwrap_or(Effect::Nothing)
     }
 
     fn read_event(&mut self, event: &Event<'_>) -> Option<Effect> {
@@ -201,15 +170,6 @@ impl Fold {
             _ => return None,
         }
         Some(Effect::More)
-    }
-
-    /// Takes in the next part of the text at `place`, spelled.
-    #[inline]
-    pub fn say(&mut self, place: Place, said: &[u8]) {
-        if let Some(text) = self.text(place) {
-            text.said.extend_from_slice(said);
-            self.hold(said.len());
-        }
     }
 
     fn read_text(&mut self, event: &Event<'_>, sort: Sort) -> Option<Effect> {
@@ -281,7 +241,7 @@ impl Fold {
     }
 
     /// The text of this sort that an event is about, of an item that is open.
-    fn place(&mut self, event: &Event<'_>, sort: Option<Sort>) -> Option<Place> {
+    fn place(&mut self, event: &Event<'_>, sort: Option<Sort>) -> Option<TextPlace> {
         let place = self.item_of(event)?;
         let has_room = self.has_room();
         let item = self.items.get_mut(place).filter(|item| !item.done)?;
@@ -307,11 +267,11 @@ impl Fold {
                 item.add(text)
             }
         };
-        Some(Place { item: place, text })
+        Some(TextPlace { item: place, text })
     }
 
     #[inline]
-    fn text(&mut self, place: Place) -> Option<&mut Text> {
+    fn text(&mut self, place: TextPlace) -> Option<&mut Text> {
         self.items.get_mut(place.item)?.texts.get_mut(place.text)
     }
 

@@ -30,7 +30,8 @@ pub(crate) mod watch;
 pub mod writing;
 
 use crate::api::Api;
-use crate::protocol::Protocol;
+use crate::limits::Limits;
+use crate::protocol::{Follow, Protocol};
 
 /// `/v1/responses`
 pub struct Responses;
@@ -42,6 +43,10 @@ impl Protocol for Responses {
 
     fn path(&self) -> &'static str {
         "/v1/responses"
+    }
+
+    fn follow(&self, limits: &Limits) -> Option<Box<dyn Follow>> {
+        Some(Box::new(fold::Fold::new(limits)))
     }
 
     fn is_conversational(&self) -> bool {
