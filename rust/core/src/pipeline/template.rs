@@ -203,7 +203,8 @@ impl Template {
         self.meaning.pieces.as_deref()
     }
 
-    /// The text of a reply that is followed which an event of this shape continues, and the hole that holds the next part.
+    /// The text that an event of this shape continues, of a reply that is followed, and the hole that holds the next
+    /// part.
     #[inline]
     pub(super) fn continued_text(&self) -> Option<(TextPlace, usize)> {
         self.meaning.continued_text

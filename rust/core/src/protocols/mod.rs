@@ -184,8 +184,8 @@ impl ClientSide {
         }
     }
 
-    /// The last events of a stream that is forwarded and cannot be completed. Clients of the Responses interface wait for
-    /// a terminal event (`bifrost#6783`), and its numbers must go on without a gap.
+    /// The last events of a stream that is forwarded and cannot be completed. Clients of the Responses interface wait
+    /// for a terminal event (`bifrost#6783`), and its numbers must go on without a gap.
     pub(crate) fn fail(&self, failure: Failure<'_>, broken: &Broken<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         let model = self.reply_model.as_deref();
