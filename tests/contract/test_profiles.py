@@ -139,6 +139,15 @@ async def test_a_translated_request_has_the_bound_by_its_servers_name(wire: Wire
     assert target(wire).startswith(("/chat/completions", "/endpoints/openapi", "/openai/deployments"))
 
 
+@pytest.mark.parametrize("path", ["/completions", "/embeddings", "/audio/speech", "/images/generations"])
+async def test_a_deployment_is_named_in_the_path_of_every_endpoint(wire: WireStand, path: str) -> None:
+    body = json.dumps({"model": "azure_deployments", "input": "Hi", "prompt": "Hi", "voice": "a"})
+    exchange = await wire.ask(Script(), path=f"/v1{path}", body=body.encode())
+    assert exchange.reply.status == 200
+    assert target(wire) == f"/openai/deployments/a%20b{path}?api-version=2024-10-21"
+    assert "model" not in wire.request.json()
+
+
 async def test_an_older_client_of_a_newer_server_calls_the_bound_by_its_newer_name(wire: WireStand) -> None:
     await ask(wire, "openai", "chat", max_tokens=7)
     assert wire.request.json()["max_completion_tokens"] == 7

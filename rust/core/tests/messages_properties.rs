@@ -107,7 +107,6 @@ fn to_responses(body: &Value) -> Vec<u8> {
     let conversation = messages::request::read_request(&request).unwrap();
     let target = ResponsesTarget {
         takes_reasoning: true,
-        ..ResponsesTarget::default()
     };
     let written = responses::request::write_request(&conversation, &target).unwrap();
     written.body.to_vec()

@@ -338,7 +338,6 @@ fn messages_to_responses() {
             let target = &case["target"];
             let target = ResponsesTarget {
                 takes_reasoning: target["takes_reasoning"].as_bool().unwrap_or_default(),
-                ..ResponsesTarget::default()
             };
             responses::request::write_request(conversation, &target)
         },
