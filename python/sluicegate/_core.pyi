@@ -423,6 +423,8 @@ class Fault:
     """Why the connection failed, where the kind is `connect` or `reset`: one of `FAULT_REASONS`."""
     param: Final[str | None]
     """The member of the request that is at fault, where the kind is `untranslatable`."""
+    spent: Final[bool]
+    """The request's body, an upload, is gone with the attempt: no other can follow."""
     headers: Final[list[tuple[bytes, bytes]]]
     """The upstream's headers that may go to the client (`retry-after`, `content-type`, rate limits …)."""
     body: Final[bytes]
@@ -824,8 +826,8 @@ class Front:
     `client_buffer_bytes`: all that waits for one slow client. `drain_…` bound the replies that are read on
     after their client has left: seconds and bytes of each, and how many at once. `max_requests` in flight;
     more are answered with 503. `all_bodies_bytes`: of the bodies of all requests together, small ones not
-    counted; likewise. `copies_bytes`: of all replies under way, and their requests, that `Arrived.forward`
-    is asked to `keep`.
+    counted; likewise. `hold_upload_bytes`: of an upload, before it is sent on. `copies_bytes`: of all
+    replies under way, and their requests, that `Arrived.forward` is asked to `keep`.
     """
 
     def __new__(
@@ -835,6 +837,7 @@ class Front:
         threads: int = 1,
         max_body_bytes: int,
         all_bodies_bytes: int,
+        hold_upload_bytes: int,
         max_event_bytes: int,
         max_reply_bytes: int,
         client_buffer_bytes: int,

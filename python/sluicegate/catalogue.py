@@ -98,9 +98,10 @@ CATALOGUE: Mapping[str, Entry] = {
     ),
     "invalid_body": Entry(
         "400",
-        "The request's body is not JSON, or a member that the gateway reads has a type it cannot have.",
-        ("The message says what is wrong, and at which byte.",),
-        ("Send one JSON object in UTF-8.",),
+        "The request's body is not JSON, or a member that the gateway reads has a type it cannot have; or it "
+        "is no form, where the endpoint takes forms, or one that could be read in two ways.",
+        ("The message says what is wrong, and of JSON at which byte.",),
+        ("Send one JSON object in UTF-8, or multipart/form-data with one `model`.",),
     ),
     "invalid_value": Entry(
         "400",

@@ -49,6 +49,7 @@ class FakeFault:
     param: str | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
+    spent: bool = False
 
 
 @dataclass

@@ -148,7 +148,7 @@ PROTOCOLS = tuple(
 # The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a
 # module of its own, and so is the table of them.
 CORE_LAYERS = (
-    ("api", "base64", "error", "limits"),
+    ("api", "base64", "error", "form", "limits"),
     ("json", "mode", "record", "sse"),
     ("cost", "input", "rendezvous", "request", "usage"),
     ("output", "pricing", "watch"),

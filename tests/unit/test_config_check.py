@@ -467,6 +467,7 @@ def test_every_bound_has_a_default() -> None:
         "connections": None,
         "requests": 10_000,
         "all_bodies_bytes": default_all_bodies(),
+        "hold_upload_bytes": 65536,
         "http2_streams": 128,
         "http2_resets": 128,
         "client_stall_seconds": 60.0,

@@ -60,6 +60,11 @@ class BoundsConfig(Section):
         "answered with 503 and `retry-after`. A body is held until its reply begins, and bodies of no more "
         "than 16 KiB are not counted.",
     )
+    hold_upload_bytes: Bytes = Field(
+        default=64 * 1024,
+        description="How much of an upload (audio, images) is held before it is sent on: what is no larger "
+        "can be tried at another upstream. More is held where the client names its model behind its file.",
+    )
     http2_streams: Streams = Field(
         default=128, description="How many requests one HTTP/2 connection may have open at once."
     )

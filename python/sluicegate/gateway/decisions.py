@@ -266,7 +266,8 @@ class Decider:
         plan, model = call.plan, call.model
         if plan is None or model is None:
             raise LookupError("no plan")
-        lacks = call.counts and cannot_count(event.fault)
+        # Of an upload that is gone nothing is left to send to another upstream.
+        lacks = event.fault.spent or (call.counts and cannot_count(event.fault))
         step = NoRoute(event.fault) if lacks else plan.next(event.fault)
         if isinstance(step, NoRoute):
             reply = _written(call, self._told(call, step))

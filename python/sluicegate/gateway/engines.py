@@ -16,6 +16,7 @@ def start_engines(config: Config, *, patience: float = PATIENCE_SECONDS) -> tupl
         threads=server.threads,
         max_body_bytes=server.max_body_bytes,
         all_bodies_bytes=server.bounds.all_bodies_bytes,
+        hold_upload_bytes=server.bounds.hold_upload_bytes,
         max_event_bytes=server.max_event_bytes,
         max_reply_bytes=server.max_reply_bytes,
         client_buffer_bytes=server.client_buffer_bytes,

@@ -80,13 +80,10 @@ def image_reply(script: Script, question: Question) -> Stream | Document:
         data = [{"b64_json": image} for _ in range(question.n)]
         return Document({"created": CREATED, "data": data, **_used(script, _tokens(script, question))})
     shown = {"b64_json": image, "created_at": CREATED, "output_format": "png", "size": "1024x1024"}
-    partial = {"type": f"{kind}.partial_image", "partial_image_index": 0, **shown}
-    return Stream(
-        (
-            Event(partial, name=partial["type"], kind="token"),
-            _last(f"{kind}.completed", script, question, shown),
-        )
-    )
+    name = f"{kind}.partial_image"
+    partial = {"type": name, "partial_image_index": 0, **shown}
+    last = _last(f"{kind}.completed", script, question, shown)
+    return Stream((Event(partial, name=name, kind="token"), last))
 
 
 def moderation_reply(script: Script, question: Question) -> Document:

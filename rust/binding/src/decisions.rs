@@ -68,8 +68,8 @@ fn attempt(
     })
 }
 
-fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Py<PyAny>> {
-    Ok(match request {
+fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Option<Py<PyAny>>> {
+    Ok(Some(match request {
         AskedRequest::Plain(request) => {
             let inner = Request::clone(request);
             Py::new(py, PyRequest { inner })?.into_any()
@@ -78,7 +78,8 @@ fn py_request(py: Python<'_>, request: &AskedRequest) -> PyResult<Py<PyAny>> {
             let request = PyResponsesRequest::new(Arc::clone(request));
             Py::new(py, request)?.into_any()
         }
-    })
+        AskedRequest::Upload(_) => return Ok(None),
+    }))
 }
 
 #[pyclass(name = "Arrived", module = "sluicegate._core", frozen)]
@@ -119,13 +120,13 @@ impl PyArrived {
 
     #[getter]
     fn model(&self) -> Option<&str> {
-        self.request.as_ref().ok()?.request().model()
+        self.request.as_ref().ok()?.model()
     }
 
     #[getter]
     fn stream(&self) -> bool {
         let request = self.request.as_ref();
-        request.is_ok_and(|request| request.request().stream())
+        request.is_ok_and(AskedRequest::stream)
     }
 
     #[getter]
@@ -135,12 +136,12 @@ impl PyArrived {
 
     #[getter]
     fn max_output_tokens(&self) -> Option<u64> {
-        self.request.as_ref().ok()?.request().output_bound()
+        self.request.as_ref().ok()?.json()?.output_bound()
     }
 
     #[getter]
     fn user(&self) -> Option<&str> {
-        self.request.as_ref().ok()?.request().user()
+        self.request.as_ref().ok()?.json()?.user()
     }
 
     #[getter]
@@ -167,7 +168,7 @@ impl PyArrived {
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let request = self.request.as_ref().ok();
-        request.map(|request| py_request(py, request)).transpose()
+        request.map_or(Ok(None), |request| py_request(py, request))
     }
 
     #[getter]
@@ -324,7 +325,7 @@ impl PyEnded {
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let kept = self.request.as_ref();
-        kept.map(|kept| py_request(py, &kept.request)).transpose()
+        kept.map_or(Ok(None), |kept| py_request(py, &kept.request))
     }
 
     #[pyo3(signature = (

@@ -173,7 +173,7 @@ fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
 impl PyFront {
     #[new]
     #[pyo3(signature = (
-        decisions, *, threads=1, max_body_bytes, all_bodies_bytes, max_event_bytes, max_reply_bytes,
+        decisions, *, threads=1, max_body_bytes, all_bodies_bytes, hold_upload_bytes, max_event_bytes, max_reply_bytes,
         client_buffer_bytes, keepalive_seconds, client_stall_seconds, drain_seconds, drain_bytes, drain_replies, max_requests, copies_bytes,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
@@ -182,6 +182,7 @@ impl PyFront {
         threads: usize,
         max_body_bytes: usize,
         all_bodies_bytes: usize,
+        hold_upload_bytes: usize,
         max_event_bytes: usize,
         max_reply_bytes: usize,
         client_buffer_bytes: usize,
@@ -196,6 +197,7 @@ impl PyFront {
         let limits = Limits {
             max_body: max_body_bytes,
             all_bodies: all_bodies_bytes,
+            hold_upload: hold_upload_bytes,
             max_event: max_event_bytes,
             max_reply: max_reply_bytes,
             client_buffer: client_buffer_bytes,

@@ -41,6 +41,11 @@ impl PyFault {
     }
 
     #[getter]
+    fn spent(&self) -> bool {
+        self.inner.spent
+    }
+
+    #[getter]
     fn param(&self) -> Option<&str> {
         self.inner.param.as_deref()
     }

@@ -7,6 +7,7 @@ pub mod api;
 mod base64;
 pub mod cost;
 pub mod error;
+pub mod form;
 pub mod harmony;
 pub mod input;
 pub mod json;

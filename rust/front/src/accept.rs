@@ -127,6 +127,7 @@ mod tests {
         let limits = Limits {
             max_body: 1,
             all_bodies: 1,
+            hold_upload: 64 << 10,
             max_event: 1,
             max_reply: 1,
             client_buffer: 1,

@@ -17,11 +17,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tokio::time::{Instant, Sleep};
 
 use crate::bounds::Pace;
 use crate::callers::X_API_KEY;
 use crate::head::drop_hop_by_hop;
+use crate::paced::Paced;
 use crate::refusal::{ANTHROPIC_VERSION, Refusal};
 
 /// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a
@@ -40,33 +40,26 @@ const READ: [HeaderName; 8] = [
 /// A request's body on its way to the application.
 pub(crate) enum Passed {
     /// It comes from the client.
-    Coming(Incoming),
+    Coming(Box<Paced>),
     /// It was read.
     Whole(Bytes),
 }
 
-/// The same, with a bound on the time that its client takes.
+impl Passed {
+    /// It comes, and its client has so long for it.
+    pub(crate) fn coming(body: Incoming, pace: Pace) -> Self {
+        Self::Coming(Box::new(Paced::new(body, pace, 0, Duration::ZERO)))
+    }
+}
+
+/// The same, with a place for what the client did wrong.
 struct PassedBody {
     body: Passed,
-    pace: Pace,
-    late: Pin<Box<Sleep>>,
-    bytes: usize,
-    /// How long the client was waited for. The application may take its own time.
-    waited: Duration,
-    /// Since when it is.
-    waits: Option<Instant>,
-    /// What the client did wrong: an error of the connection that its body goes over does not say whose it is.
+    /// An error of the connection that the body goes over does not say whose it is.
     fault: Fault,
 }
 
 type Fault = Arc<OnceLock<Refusal>>;
-
-impl PassedBody {
-    fn failed<T>(&self, refusal: Refusal) -> Poll<Option<Result<T, std::io::Error>>> {
-        let _ = self.fault.set(refusal);
-        Poll::Ready(Some(Err(std::io::ErrorKind::InvalidData.into())))
-    }
-}
 
 impl Body for PassedBody {
     type Data = Bytes;
@@ -79,27 +72,14 @@ impl Body for PassedBody {
         let this = &mut *self;
         match &mut this.body {
             Passed::Coming(body) => {
-                let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
-                    if this.waits.is_none() {
-                        let now = Instant::now();
-                        this.waits = Some(now);
-                        let patience = this.pace.patience(this.bytes, this.waited);
-                        this.late.as_mut().reset(now + patience);
+                let data = ready!(body.poll_data(cx));
+                Poll::Ready(data.map(|data| match data {
+                    Ok(data) => Ok(Frame::data(data)),
+                    Err(refusal) => {
+                        let _ = this.fault.set(refusal);
+                        Err(std::io::ErrorKind::InvalidData.into())
                     }
-                    ready!(this.late.as_mut().poll(cx));
-                    return this.failed(Refusal::Late);
-                };
-                if let Some(since) = this.waits.take() {
-                    this.waited += since.elapsed();
-                }
-                match frame {
-                    Some(Err(_)) => this.failed(Refusal::Malformed),
-                    Some(Ok(frame)) => {
-                        this.bytes += frame.data_ref().map_or(0, Bytes::len);
-                        Poll::Ready(Some(Ok(frame)))
-                    }
-                    None => Poll::Ready(None),
-                }
+                }))
             }
             Passed::Whole(body) if body.is_empty() => Poll::Ready(None),
             Passed::Whole(body) => {
@@ -136,7 +116,6 @@ pub(crate) async fn ask(
     socket: &Path,
     mut parts: Parts,
     body: Passed,
-    pace: Pace,
 ) -> Result<Response<Incoming>, Refusal> {
     let unavailable = Refusal::NoApplication;
     let stream = UnixStream::connect(socket).await.map_err(|_| unavailable)?;
@@ -164,11 +143,6 @@ pub(crate) async fn ask(
     let fault = Fault::default();
     let body = PassedBody {
         body,
-        pace,
-        late: Box::pin(tokio::time::sleep(pace.pause)),
-        bytes: 0,
-        waited: Duration::ZERO,
-        waits: None,
         fault: Arc::clone(&fault),
     };
     sender
@@ -207,12 +181,7 @@ mod tests {
             async move {
                 let fault = Fault::default();
                 let mut body = PassedBody {
-                    body: Passed::Coming(request.into_body()),
-                    pace: PACE,
-                    late: Box::pin(sleep(PACE.pause)),
-                    bytes: 0,
-                    waited: Duration::ZERO,
-                    waits: None,
+                    body: Passed::coming(request.into_body(), PACE),
                     fault: Arc::clone(&fault),
                 };
                 let mut bytes = 0;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use http::HeaderMap;
 use sluicegate_core::error::Error;
 use sluicegate_core::limits;
-use sluicegate_relay::{Active, Asked, Engine, ErrorReply, Exchange, ResponsesAsked, Sink};
+use sluicegate_relay::{
+    Active, Asked, AskedBody, Engine, ErrorReply, Exchange, ResponsesAsked, Sink,
+};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -66,7 +68,7 @@ impl Arrival {
         };
         let (answer, answered) = oneshot::channel();
         let request = self.request.as_ref().ok();
-        self.report.model = request.and_then(|request| request.request().model().map(Into::into));
+        self.report.model = request.and_then(|request| request.model().map(Into::into));
         let decisions = Arc::clone(self.report.decisions());
         let arrived = Event::Arrived(Arrived {
             about: Arc::clone(&self.report.about),
@@ -110,13 +112,19 @@ impl Arrival {
         };
         let asked = match request {
             AskedRequest::Plain(request) => Asked {
-                request: Arc::unwrap_or_clone(request),
+                body: AskedBody::Json(Arc::unwrap_or_clone(request)),
+                responses: None,
+                path,
+                headers,
+            },
+            AskedRequest::Upload(uploaded) => Asked {
+                body: AskedBody::Upload(uploaded.upload),
                 responses: None,
                 path,
                 headers,
             },
             AskedRequest::Responses(responses) => Asked {
-                request: responses.request().clone(),
+                body: AskedBody::Json(responses.request().clone()),
                 responses: Some(ResponsesAsked {
                     request: responses,
                     response_id: forward.response_id.clone().unwrap_or_default(),

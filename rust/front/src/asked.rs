@@ -14,6 +14,7 @@ use sluicegate_relay::offload::{LARGE, offload};
 use crate::endpoint::Endpoint;
 use crate::facts::{Facts, Wanted};
 use crate::refusal::Refusal;
+use crate::upload::{self, Uploaded};
 
 /// A client's request, read once.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub enum AskedRequest {
     Plain(Arc<Request>),
     /// For a response.
     Responses(Arc<ResponsesRequest>),
+    /// A form.
+    Upload(Uploaded),
 }
 
 impl AskedRequest {
@@ -49,17 +52,45 @@ impl AskedRequest {
         let request = Self::parse(endpoint, body, limits)?;
         let affinity = match &request {
             Self::Responses(request) => request.affinity(),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Upload(_) => None,
         };
         Ok((request, affinity))
     }
 
-    /// What all requests have in common.
+    /// The JSON that it is, if it is that.
     #[must_use]
-    pub fn request(&self) -> &Request {
+    pub fn json(&self) -> Option<&Request> {
         match self {
-            Self::Plain(request) => request,
-            Self::Responses(request) => request.request(),
+            Self::Plain(request) => Some(request),
+            Self::Responses(request) => Some(request.request()),
+            Self::Upload(_) => None,
+        }
+    }
+
+    /// The model that it names.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Self::Upload(uploaded) => uploaded.form.model.as_deref(),
+            _ => self.json()?.model(),
+        }
+    }
+
+    /// Whether it asks for a stream.
+    #[must_use]
+    pub fn stream(&self) -> bool {
+        match self {
+            Self::Upload(uploaded) => uploaded.form.stream,
+            _ => self.json().is_some_and(Request::stream),
+        }
+    }
+
+    /// Bytes of its body.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Upload(uploaded) => uploaded.upload.size(),
+            _ => self.json().map_or(0, |request| request.body().len()),
         }
     }
 
@@ -77,6 +108,10 @@ pub(crate) async fn parse(
     wanted: &Wanted,
 ) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
     let mut facts = wanted.of_head(headers);
+    if let Some(content_type) = endpoint.form_of(headers) {
+        let uploaded = upload::whole(content_type, body).map_err(Refusal::Form)?;
+        return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
+    }
     let by_body = facts.by_body;
     let counts = wanted.input_tokens || endpoint.counts();
     let large = body.len() > LARGE;
@@ -87,7 +122,9 @@ pub(crate) async fn parse(
         } else {
             (AskedRequest::parse(endpoint, body, &limits)?, None)
         };
-        let estimate = counts.then(|| request.request().estimated_input_tokens());
+        let estimate = counts
+            .then(|| request.json().map(Request::estimated_input_tokens))
+            .flatten();
         Ok((request, affinity, estimate))
     });
     let request = parsed.await.ok_or(Refusal::Stopping)?;

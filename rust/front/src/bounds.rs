@@ -13,6 +13,8 @@ pub struct Limits {
     pub max_body: usize,
     /// Bytes of the bodies of all requests together that are held at once. Small ones are not counted.
     pub all_bodies: usize,
+    /// Bytes of an upload that are held in any case before it is sent on.
+    pub hold_upload: usize,
     /// Bytes of one event in an upstream's stream.
     pub max_event: usize,
     /// Bytes of one JSON reply that is held whole.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use sluicegate_core::api::Api;
 use sluicegate_relay::Replies;
 
@@ -12,8 +13,19 @@ struct Row {
     path: &'static str,
     name: &'static str,
     api: Api,
+    asks: Asks,
     /// What a reply may be beside JSON and events.
     replies: Replies,
+}
+
+/// What a request's body is, and where its model is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// An object, by its member `model`. It is read whole.
+    Json,
+    /// `multipart/form-data`, by its field `model`; it is sent on as it comes. Or an object, where it says that it is
+    /// JSON.
+    Form,
 }
 
 const fn row(path: &'static str, name: &'static str, api: Api, replies: Replies) -> Row {
@@ -21,14 +33,22 @@ const fn row(path: &'static str, name: &'static str, api: Api, replies: Replies)
         path,
         name,
         api,
+        asks: Asks::Json,
         replies,
     }
 }
 
-/// Each path that clients POST to. A model is named by the JSON member `model`.
-static TABLE: [Row; 16] = {
+const fn form(path: &'static str, name: &'static str, replies: Replies) -> Row {
+    Row {
+        asks: Asks::Form,
+        ..row(path, name, Api::Other, replies)
+    }
+}
+
+/// Each path that clients POST to.
+static TABLE: [Row; 20] = {
     use Api::{Chat, Completions, Embeddings, Messages, Other, Responses};
-    use Replies::{Audio, Json};
+    use Replies::{Audio, Json, Text};
     [
         row("/v1/chat/completions", "chat_completions", Chat, Json),
         row("/v1/completions", "completions", Completions, Json),
@@ -37,7 +57,11 @@ static TABLE: [Row; 16] = {
         row("/v1/messages", "messages", Messages, Json),
         row("/v1/messages/count_tokens", "count_tokens", Messages, Json),
         row("/v1/audio/speech", "speech", Other, Audio),
+        form("/v1/audio/transcriptions", "transcriptions", Text),
+        form("/v1/audio/translations", "translations", Text),
         row("/v1/images/generations", "image_generations", Other, Json),
+        form("/v1/images/edits", "image_edits", Json),
+        form("/v1/images/variations", "image_variations", Json),
         row("/v1/moderations", "moderations", Other, Json),
         // Of the three, each server has one or another (vLLM all of them, Cohere the last, Jina the first).
         row("/v1/rerank", "rerank", Other, Json),
@@ -109,6 +133,17 @@ impl Endpoint {
 
     pub(crate) fn replies(self) -> Replies {
         self.0.replies
+    }
+
+    /// The `Content-Type` of a request with these headers, where its body is to be read as a form.
+    pub(crate) fn form_of(self, headers: &HeaderMap) -> Option<&[u8]> {
+        let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let given = given.unwrap_or_default();
+        let json = b"application/json";
+        let is_json = given
+            .get(..json.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(json));
+        (self.0.asks == Asks::Form && !is_json).then_some(given)
     }
 
     /// It asks for no reply of a model, but how many tokens its input has.

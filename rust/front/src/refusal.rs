@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName};
+use sluicegate_core::form::FormFault;
 use sluicegate_core::json::string;
 use sluicegate_core::protocols::messages::vocabulary::error_type;
 use sluicegate_relay::ErrorReply;
@@ -70,6 +71,8 @@ pub(crate) enum Refusal {
     LargeHead,
     /// The body has a transfer coding other than `chunked`, or the method is one for proxies.
     Unsupported(&'static str),
+    /// The body is no form of the endpoint's.
+    Form(FormFault),
     /// The client stopped sending its body.
     Late,
     /// Too many requests are under way.
@@ -90,6 +93,7 @@ impl Refusal {
         match self {
             Refusal::TooLarge(_) => "request_too_large",
             Refusal::Malformed | Refusal::Incomplete | Refusal::Head(_) => "malformed_request",
+            Refusal::Form(_) => "invalid_body",
             Refusal::LongUrl(_) => "url_too_long",
             Refusal::LargeHead => "headers_too_large",
             Refusal::Unsupported(_) => "not_implemented",
@@ -105,7 +109,7 @@ impl Refusal {
     fn status(self) -> u16 {
         match self {
             Refusal::TooLarge(_) => 413,
-            Refusal::Malformed | Refusal::Incomplete | Refusal::Head(_) => 400,
+            Refusal::Malformed | Refusal::Incomplete | Refusal::Head(_) | Refusal::Form(_) => 400,
             Refusal::LongUrl(_) => 414,
             Refusal::LargeHead => 431,
             Refusal::Unsupported(_) => 501,
@@ -149,6 +153,9 @@ impl Refusal {
             }
             Refusal::LargeHead => {
                 "The request's headers are more, or larger, than this gateway takes.".to_owned()
+            }
+            Refusal::Form(fault) => {
+                format!("The request's body cannot be read: {}.", fault.message())
             }
             Refusal::Late => "The rest of the request's body did not come in time.".to_owned(),
             Refusal::Overloaded => "The gateway has too many requests under way.".to_owned(),

@@ -89,7 +89,7 @@ impl Report {
 
     /// The reply is to be copied, and the request to be kept for it. False where there is no room for that.
     pub(crate) fn copy(&mut self, request: AskedRequest, copies: &Arc<Copies>) -> bool {
-        match copies.share(request.request().body().len()) {
+        match copies.share(request.size()) {
             Some(share) => self.request = Some(RequestCopy { request, share }),
             None => self.not_copied = Some(NotCopied::NoRoom),
         }

@@ -14,24 +14,27 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
+use sluicegate_core::error::Error;
 use sluicegate_relay::{Engine, ErrorReply, Head, HeaderList};
 use tokio::time::Instant;
 
 use crate::application::{self, Passed};
 use crate::arrival::{self, Arranged, Arrival, Forwarding};
-use crate::asked;
+use crate::asked::{self, AskedRequest};
 use crate::body::ReplyBody;
 use crate::callers::Presented;
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
 use crate::endpoint::Endpoint;
+use crate::facts::Facts;
 use crate::head;
 use crate::reading::{discard, read_body};
 use crate::refusal::{Form, Refusal};
 use crate::report::Report;
 use crate::room::Share;
 use crate::state::{FrontState, Listening};
+use crate::upload::Taking;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -105,6 +108,7 @@ impl Asking {
 }
 
 /// Where a request goes, by its head.
+#[allow(clippy::large_enum_variant)] // Of each request there is one, for a moment.
 enum Place {
     Refused(Refusal),
     /// To an upstream.
@@ -166,7 +170,10 @@ impl Serving {
                 let reply = asking.error(refusal);
                 self.unread(asking, reply, body)
             }
-            Place::Application => self.pass(asking, Passed::Coming(body)).await,
+            Place::Application => {
+                let body = Passed::coming(body, self.listening.bounds.body_pace);
+                self.pass(asking, body).await
+            }
             Place::Forwarded {
                 endpoint,
                 key,
@@ -184,7 +191,7 @@ impl Serving {
 
     async fn forward(
         &self,
-        mut asking: Asking,
+        asking: Asking,
         endpoint: Endpoint,
         key: Presented,
         report: Report,
@@ -197,22 +204,35 @@ impl Serving {
             report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
             return self.unread(asking, reply, body);
         }
-        let declared = body.size_hint().exact();
-        let (pace, begun) = (&self.listening.bounds.body_pace, asking.started);
+        let pace = self.listening.bounds.body_pace;
         let share = Share::new(&self.state.body_room);
-        let read = read_body(&mut body, declared, limits.max_body, pace, begun, share);
+        if let Some(content_type) = endpoint.form_of(&asking.parts.headers) {
+            let taking = Taking {
+                limit: limits.max_body,
+                hold: limits.hold_upload,
+                pace,
+                share,
+                request_id: id,
+                engine: &self.engine,
+            };
+            let uploaded = match taking.form(content_type, body).await {
+                Ok(uploaded) => uploaded,
+                Err((refusal, body)) => return self.refuse(asking, report, refusal, body),
+            };
+            let facts = settings.wanted.of_head(&asking.parts.headers);
+            let size = uploaded.upload.size();
+            let request = Ok(AskedRequest::Upload(uploaded));
+            return self
+                .arrange(asking, endpoint, size, request, facts, report)
+                .await;
+        }
+        let declared = body.size_hint().exact();
+        let begun = asking.started;
+        let read = read_body(&mut body, declared, limits.max_body, &pace, begun, share);
         let text = match read.await {
             Ok(text) => text,
-            // There is nothing to wait for.
-            Err(refusal @ (Refusal::Late | Refusal::Malformed | Refusal::Incomplete)) => {
-                return whole(arrival::refuse(report, refusal), asking);
-            }
-            Err(refusal) => {
-                let reply = arrival::refuse(report, refusal);
-                return self.unread(asking, reply, body);
-            }
+            Err(refusal) => return self.refuse(asking, report, refusal, body),
         };
-        let size = text.len();
         let headers = &asking.parts.headers;
         let parsed = asked::parse(endpoint, headers, text.clone(), &settings.wanted).await;
         let (request, facts) = match parsed {
@@ -223,7 +243,22 @@ impl Serving {
             report.passed_on();
             return self.pass(asking, Passed::Whole(text)).await;
         }
+        let size = text.len();
         drop(text);
+        self.arrange(asking, endpoint, size, request, facts, report)
+            .await
+    }
+
+    /// Have it decided, and do what was decided.
+    async fn arrange(
+        &self,
+        mut asking: Asking,
+        endpoint: Endpoint,
+        size: usize,
+        request: Result<AskedRequest, Error>,
+        facts: Facts,
+        report: Report,
+    ) -> Response<ReplyBody> {
         let arrival = Arrival {
             endpoint,
             path: endpoint.asked_path(asking.parts.uri.query()),
@@ -236,6 +271,22 @@ impl Serving {
         match arrival.arrange(&self.engine).await {
             Arranged::Refused(reply) => whole(reply, asking),
             Arranged::Forward(forwarding) => self.carry(*forwarding, asking).await,
+        }
+    }
+
+    /// Answer a request whose body cannot be read.
+    fn refuse(
+        &self,
+        asking: Asking,
+        report: Report,
+        refusal: Refusal,
+        body: Incoming,
+    ) -> Response<ReplyBody> {
+        let reply = arrival::refuse(report, refusal);
+        match refusal {
+            // There is nothing to wait for.
+            Refusal::Late | Refusal::Malformed | Refusal::Incomplete => whole(reply, asking),
+            _ => self.unread(asking, reply, body),
         }
     }
 
@@ -314,8 +365,7 @@ impl Serving {
             parts.headers.insert(REQUEST_ID, id);
         }
         let version = parts.version;
-        let pace = listening.bounds.body_pace;
-        match application::ask(&listening.application, parts, body, pace).await {
+        match application::ask(&listening.application, parts, body).await {
             Ok(response) => {
                 let (mut parts, body) = response.into_parts();
                 head::drop_hop_by_hop(&mut parts.headers);

@@ -110,7 +110,7 @@ fn body(body: &[u8]) {
             }
         };
         assert!(value.is_object());
-        let request = asked.request();
+        let request = asked.json().expect("no form was asked for");
         assert_eq!(request.model(), value["model"].as_str());
         assert_eq!(request.stream(), value["stream"] == true);
     }

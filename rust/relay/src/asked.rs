@@ -17,6 +17,7 @@ use sluicegate_core::protocols::{self, Target};
 use sluicegate_core::request::{Request, RequestEdit, UsageAsk};
 
 use crate::address::Address;
+use crate::exchange::AskedBody;
 use crate::fault::{Fault, FaultKind};
 use crate::offload::{LARGE, offload};
 use crate::upstream::{Route, Streaming, Upstream};
@@ -42,7 +43,7 @@ pub(crate) struct Forms {
 
 /// The client's request, in the forms that upstreams took so far.
 pub(crate) struct Given {
-    pub(crate) request: Request,
+    pub(crate) body: AskedBody,
     pub(crate) forms: Forms,
     /// Where clients find the endpoint.
     pub(crate) path: Box<str>,
@@ -72,6 +73,15 @@ pub(crate) struct Translated {
 }
 
 impl Form {
+    /// As it came.
+    pub(crate) fn forwarded(api: Api) -> Self {
+        Self {
+            api,
+            translated: None,
+            unsealed: None,
+        }
+    }
+
     /// The request, where `asked` is as the client sent it.
     pub(crate) fn request<'a>(&'a self, asked: &'a Request) -> &'a Request {
         let made = self.translated.as_ref().or(self.unsealed.as_ref());

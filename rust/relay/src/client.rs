@@ -4,12 +4,10 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{HOST, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response};
-use http_body_util::Full;
 use thread_local::ThreadLocal;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -20,6 +18,7 @@ use crate::line::Line;
 use crate::pool::{Pool, PoolLimits};
 use crate::shared::{Shared, Slot};
 use crate::unanswered::SendError;
+use crate::upload::RequestBody;
 use crate::upstream::Upstream;
 
 /// The client's half of an upstream.
@@ -47,7 +46,7 @@ impl Upstream {
     /// there before. To be awaited on the runtime that reads the body, too.
     pub(crate) fn send(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<RequestBody>,
         fresh: bool,
     ) -> impl Future<Output = Result<Response<UpstreamBody>, SendError>> + Send {
         self.client.send(request, fresh)
@@ -69,7 +68,7 @@ impl Client {
 
     async fn send(
         &self,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<RequestBody>,
         mut fresh: bool,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let pool = self.pool();
@@ -168,7 +167,7 @@ impl Client {
     }
 
     /// As HTTP/1.1 has it (RFC 9112, sections 3.2 and 3.2.1): the path in the request line, the server in a header.
-    fn address(&self, request: &mut Request<Full<Bytes>>) {
+    fn address(&self, request: &mut Request<RequestBody>) {
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = Uri::from(path.unwrap_or(PathAndQuery::from_static("/")));
         if let Some(host) = &self.host {

@@ -61,6 +61,12 @@ impl Deadlines {
             .min_by_key(|(at, _)| *at)
     }
 
+    /// Whether one has passed.
+    pub(crate) fn is_over(&self, progress: &Progress) -> bool {
+        let next = self.next(progress);
+        next.is_some_and(|(at, _)| at <= Instant::now())
+    }
+
     /// When everything has to be over for a request that was first sent at `first`, and whose client waits `until`.
     pub(crate) fn end(&self, first: Instant, until: Option<Instant>) -> Option<Instant> {
         let total = self.total.and_then(|limit| first.checked_add(limit));

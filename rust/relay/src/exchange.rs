@@ -5,24 +5,19 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{Method, Request as HttpRequest, Response, StatusCode};
-use http_body_util::Full;
 use sluicegate_core::api::Api;
 use sluicegate_core::limits::Limits;
-use sluicegate_core::pipeline::ReplyPlan;
-use sluicegate_core::protocols::messages::writing::KnownMessage;
-use sluicegate_core::protocols::{self, ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
+use sluicegate_core::protocols;
 use sluicegate_core::request::{Request, UsageAsk};
 use tokio::time::Instant;
 
-use crate::asked::{self, Form, Forms, Given, ResponsesAsked};
+use crate::asked::{Form, Forms, Given, ResponsesAsked};
 use crate::attend::{Attended, Watch};
 use crate::body::UpstreamBody;
 use crate::deadlines::Progress;
-use crate::decode::ReplyBody;
-use crate::director::{Attempt, Director, Next, Pricing};
+use crate::director::{Attempt, Director, ErrorReply, Next, Pricing};
 use crate::engine::{Active, Engine, LAST_WORDS};
 use crate::error_body;
 use crate::fault::{Fault, FaultKind};
@@ -31,15 +26,14 @@ use crate::keepalive::KeepAlive;
 use crate::leaving::{DrainLimits, Leaving};
 use crate::offload::{LARGE, offload};
 use crate::outcome::{Outcome, Try};
-use crate::pump::{Client, Pump, PumpEnd};
 use crate::replies::Replies;
 use crate::reply::Sink;
 use crate::unanswered::SendError;
-use crate::upstream::{Route, Upstream};
+use crate::upload::{Broken, RequestBody, Upload};
+use crate::upstream::Upstream;
 
 mod ending;
-
-use ending::Pumping;
+mod replying;
 
 /// The most attempts of one exchange: a director that always gives another route must not cause an endless loop.
 const MAX_ATTEMPTS: u32 = 32;
@@ -50,13 +44,22 @@ pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 /// What the client sent. Dropped as soon as no further attempt can need it.
 pub struct Asked {
     /// The client's body.
-    pub request: Request,
+    pub body: AskedBody,
     /// The same request, where it is one for a response.
     pub responses: Option<ResponsesAsked>,
     /// Where clients find the endpoint, with the query that goes on.
     pub path: Box<str>,
     /// The client's headers.
     pub headers: HeaderMap,
+}
+
+/// A client's body.
+#[derive(Clone)]
+pub enum AskedBody {
+    /// One JSON object.
+    Json(Request),
+    /// Anything else.
+    Upload(Upload),
 }
 
 /// What one exchange is made of.
@@ -97,6 +100,8 @@ enum Tried {
     Settled,
     /// Nothing was.
     Failed(Fault),
+    /// The client's body broke off: it is answered with this error, of this code.
+    Refused(ErrorReply, &'static str),
     Left,
 }
 
@@ -134,14 +139,18 @@ impl Exchange {
     ///
     /// Not all of it is an `async` block: that would have room for the exchange twice, as it comes and as it is kept.
     pub fn run(self, engine: &Engine) -> impl Future<Output = Option<Sink>> + Send + 'static {
-        let streams = self.asked.request.stream();
+        let (streams, include_usage) = match &self.asked.body {
+            AskedBody::Json(request) => (request.stream(), request.include_usage()),
+            // What comes shows whether it is a stream.
+            AskedBody::Upload(_) => (false, false),
+        };
         let mut session = Box::new(Session {
             api: self.api,
             replies: self.replies,
             streams,
-            include_usage: self.asked.request.include_usage(),
+            include_usage,
             given: Some(Box::new(Given {
-                request: self.asked.request,
+                body: self.asked.body,
                 forms: Forms::new(self.asked.responses),
                 path: self.asked.path,
                 headers: self.asked.headers,
@@ -208,7 +217,14 @@ impl Session {
             let fault = match tried {
                 Tried::Settled => return,
                 Tried::Left => return self.part(None),
-                Tried::Failed(fault) => fault,
+                Tried::Refused(reply, code) => {
+                    self.outcome.code = Some(code);
+                    return self.refuse(Next::Reply(reply));
+                }
+                Tried::Failed(fault) => Fault {
+                    spent: self.is_spent(),
+                    ..fault
+                },
             };
             let took = self.started.elapsed().saturating_sub(began);
             if let Some(last) = self.outcome.tries.last_mut() {
@@ -221,7 +237,8 @@ impl Session {
             match self.decide(&fault).await {
                 Attended::Done(Next::Attempt(next))
                     if self.outcome.attempts < MAX_ATTEMPTS
-                        && fault.kind != FaultKind::Shutdown =>
+                        && fault.kind != FaultKind::Shutdown
+                        && !fault.spent =>
                 {
                     attempt = *next;
                 }
@@ -288,14 +305,33 @@ impl Session {
         let gone = || Fault::new(FaultKind::Shutdown, &upstream.name);
         let mut given = self.given.take().ok_or_else(gone)?;
         let (api, upstream_there) = (self.api, Arc::clone(upstream));
-        let large = given.request.body().len() > LARGE && !upstream.serves.has(api);
+        let AskedBody::Json(request) = &given.body else {
+            self.given = Some(given);
+            return Ok(Form::forwarded(api));
+        };
+        let large = request.body().len() > LARGE && !upstream.serves.has(api);
         let formed = offload(large, move || {
-            let form = given.forms.of(api, &given.request, &upstream_there);
+            let form = match &given.body {
+                AskedBody::Json(request) => given.forms.of(api, request, &upstream_there),
+                AskedBody::Upload(_) => Ok(Form::forwarded(api)),
+            };
             (given, form)
         });
         let (given, form) = formed.await.ok_or_else(gone)?;
         self.given = Some(given);
         form
+    }
+
+    fn upload(&self) -> Option<&Upload> {
+        match &self.given.as_ref()?.body {
+            AskedBody::Upload(upload) => Some(upload),
+            AskedBody::Json(_) => None,
+        }
+    }
+
+    /// Whether the request's body is gone: no other attempt can follow.
+    fn is_spent(&self) -> bool {
+        self.upload().is_some_and(Upload::is_spent)
     }
 
     /// One upstream, up to two extra requests to it: on a fresh connection where a pooled one proved dead, and without
@@ -316,7 +352,10 @@ impl Session {
             Some(_) => protocols::of(form.api).path(),
             None => &*given.path,
         };
-        let (stream, mut usage) = form.streaming(&given.request, &upstream);
+        let (stream, mut usage) = match &given.body {
+            AskedBody::Json(request) => form.streaming(request, &upstream),
+            AskedBody::Upload(_) => (None, UsageAsk::Leave),
+        };
         let streams = stream.unwrap_or(self.streams);
         let Some(address) = upstream.address(path, &route.model, streams) else {
             return internal();
@@ -336,23 +375,37 @@ impl Session {
             let Some(given) = &self.given else {
                 return internal();
             };
-            let asked = &given.request;
-            let body = form.body(asked, route, &address, stream, usage).await;
+            let body = match &given.body {
+                AskedBody::Json(asked) => {
+                    let made = form.body(asked, route, &address, stream, usage).await;
+                    made.map(RequestBody::from)
+                }
+                AskedBody::Upload(upload) => Some(upload.body(&route.model)),
+            };
             let Some(body) = body else {
                 return Tried::Failed(Fault::new(FaultKind::Shutdown, &upstream.name));
             };
             // Its deadlines are for the upstream: what the gateway needs to make the request does not count.
             progress.started += making.elapsed();
             progress.first = *self.first.get_or_insert(progress.started);
-            let mut http = HttpRequest::new(Full::new(body));
+            let mut http = HttpRequest::new(body);
             *http.method_mut() = Method::POST;
             *http.uri_mut() = address.uri.clone();
             *http.headers_mut() =
                 headers::up(&given.headers, &upstream, form.api, &self.request_id);
-            let response = match self.send(http, fresh, &upstream, &progress).await {
+            let response = match self.send(http, fresh, &upstream, &mut progress).await {
                 Sent::Left => return Tried::Left,
                 Sent::Failed(error) => {
-                    if error.repeatable && !fresh && error.kind == FaultKind::Reset {
+                    match self.upload().and_then(Upload::broken) {
+                        Some(Broken::Left) => return Tried::Left,
+                        Some(Broken::Refused(reply, code)) => return Tried::Refused(reply, code),
+                        None => {}
+                    }
+                    if error.repeatable
+                        && !self.is_spent()
+                        && !fresh
+                        && error.kind == FaultKind::Reset
+                    {
                         fresh = true;
                         continue;
                     }
@@ -387,179 +440,47 @@ impl Session {
         let plan = self.plan(route, &form, response.headers());
         // A stream that is held must not hold the request that it came from.
         drop(form);
+        if self.is_spent() && !attempt.last {
+            let attempt = Attempt {
+                last: true,
+                ..attempt.clone()
+            };
+            return self.relay(response, &attempt, plan, progress).await;
+        }
         self.relay(response, attempt, plan, progress).await
     }
 
     async fn send(
         &mut self,
-        request: HttpRequest<Full<Bytes>>,
+        request: HttpRequest<RequestBody>,
         fresh: bool,
         upstream: &Arc<Upstream>,
-        progress: &Progress,
+        progress: &mut Progress,
     ) -> Sent {
-        let (limit, late) = match upstream.deadlines.next(progress) {
-            Some((at, kind)) => (Some(at), kind),
-            None => (None, FaultKind::TotalTimeout),
-        };
-        let responding = pin!(upstream.send(request, fresh));
-        match self.attend(responding, limit, true).await {
-            Attended::Done(Ok(response)) => Sent::Head(response),
-            Attended::Done(Err(error)) => Sent::Failed(error),
-            Attended::Left => Sent::Left,
-            Attended::Closing => Sent::Failed(SendError::of(FaultKind::Shutdown)),
-            Attended::Late => Sent::Failed(SendError::of(late)),
-        }
-    }
-
-    /// The body of an error reply, bounded in size and by the deadlines that still run.
-    async fn read_error(
-        &mut self,
-        response: Response<UpstreamBody>,
-        route: &Route,
-        progress: &Progress,
-    ) -> Result<Fault, Tried> {
-        let (parts, body) = response.into_parts();
-        self.outcome.upstream_request_id = headers::request_id(&parts.headers);
-        let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
-        fault.status = Some(parts.status.as_u16());
-        fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream, self.api));
-        let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
-            return Ok(fault);
-        };
-        let limit = route.upstream.deadlines.next(progress).map(|(at, _)| at);
-        let mut collected = Vec::new();
-        let read = async {
-            while let Some(Ok(data)) = std::future::poll_fn(|cx| body.poll_read(cx)).await {
-                let room = error_body::MOST_READ - collected.len();
-                collected.extend_from_slice(&data[..data.len().min(room)]);
-                if data.len() >= room {
-                    break;
+        let mut responding = pin!(upstream.send(request, fresh));
+        loop {
+            let (limit, late) = match upstream.deadlines.next(progress) {
+                Some((at, kind)) => (Some(at), kind),
+                None => (None, FaultKind::TotalTimeout),
+            };
+            let attended = self.attend(responding.as_mut(), limit, true).await;
+            // Its deadlines are for the upstream: while the client was sending, it could not answer.
+            let came = self.upload().and_then(Upload::came);
+            let waited = came.map_or(Duration::ZERO, |came| {
+                came.saturating_duration_since(progress.started)
+            });
+            progress.started += waited;
+            progress.first += waited;
+            return match attended {
+                Attended::Done(Ok(response)) => Sent::Head(response),
+                Attended::Done(Err(error)) => Sent::Failed(error),
+                Attended::Left => Sent::Left,
+                Attended::Closing => Sent::Failed(SendError::of(FaultKind::Shutdown)),
+                Attended::Late if !waited.is_zero() && !upstream.deadlines.is_over(progress) => {
+                    continue;
                 }
-            }
-        };
-        if let Attended::Left = self.attend(pin!(read), limit, false).await {
-            return Err(Tried::Left);
-        }
-        fault.body = collected.into();
-        Ok(fault)
-    }
-
-    /// Pump a reply with a success status.
-    async fn relay(
-        &mut self,
-        response: Response<UpstreamBody>,
-        attempt: &Attempt,
-        plan: ReplyPlan,
-        progress: Progress,
-    ) -> Tried {
-        let (started, route) = (progress.started, &attempt.route);
-        let (parts, body) = response.into_parts();
-        self.outcome.upstream_request_id = headers::request_id(&parts.headers);
-        let Ok(body) = ReplyBody::new(&parts.headers, body) else {
-            return Tried::Failed(Fault::new(FaultKind::Decode, &route.upstream.name));
-        };
-        let Some(sink) = &mut self.sink else {
-            return Tried::Left;
-        };
-        let mut pump = Pump::new(
-            plan,
-            body,
-            attempt,
-            progress,
-            &self.keepalive,
-            &self.leaving,
-            self.client_stall,
-        );
-        pump.may_be_empty = self.replies.may_be_empty();
-        let mut pumping = Pumping {
-            pump,
-            outcome: &mut self.outcome,
-            offset: started - self.started,
-        };
-        let mut client = Client {
-            sink,
-            director: &mut *self.director,
-            status: parts.status,
-            headers: headers::of_attempt(attempt, &parts.headers, self.api),
-            request_id: &self.request_id,
-            keepalive: &mut self.keepalive,
-            leaving: &mut self.leaving,
-            given: &mut self.given,
-        };
-        let end = pumping.pump.run(&mut client, &self.engine).await;
-        drop(pumping);
-        match end {
-            PumpEnd::Complete | PumpEnd::Aborted if self.leaving.departed() => Tried::Left,
-            PumpEnd::Complete => {
-                self.settle();
-                if let Some(sink) = &mut self.sink {
-                    sink.end();
-                }
-                Tried::Settled
-            }
-            PumpEnd::Aborted => {
-                if let Some(sink) = &mut self.sink {
-                    sink.forget_copy();
-                }
-                self.settle();
-                self.abort();
-                Tried::Settled
-            }
-            PumpEnd::Failed(fault) => Tried::Failed(fault),
-            PumpEnd::Left => Tried::Left,
-            PumpEnd::Stalled => {
-                self.outcome.stalled = true;
-                Tried::Left
-            }
-        }
-    }
-
-    fn plan(&mut self, route: &Route, form: &Form, reply: &HeaderMap) -> ReplyPlan {
-        if let Some(made) = form.translated.as_ref().or(form.unsealed.as_ref()) {
-            self.outcome.left_out.clone_from(&made.left_out);
-        }
-        let upstream = UpstreamSide {
-            api: form.api,
-            declared_stream: headers::declare_event_stream(reply),
-            bytes: self.replies.are_bytes(reply),
-            dialect: route.upstream.dialect,
-            harmony: route.upstream.harmony && form.api == Api::Chat,
-            repair: form.is_repaired_by(&route.upstream),
-        };
-        ReplyPlan {
-            clock: Some(asked::now),
-            limits: self.limits,
-            ..ReplyPlan::between(self.client(Some(route), Some(form)), upstream)
-        }
-    }
-
-    /// What the client is to get: of `route` for the request in `form`, or without any.
-    fn client(&self, route: Option<&Route>, form: Option<&Form>) -> ClientSide {
-        let usage = UsageChunk {
-            include: self.include_usage,
-            hide: self.streams && !self.include_usage,
-        };
-        let model = route.map(|route| &*route.model);
-        let asked = || self.given.as_ref()?.forms.asked(model);
-        let protocol = match self.api {
-            Api::Chat => ClientProtocol::Chat(usage),
-            Api::Completions => ClientProtocol::Completions(usage),
-            Api::Embeddings => ClientProtocol::Embeddings,
-            Api::Other => ClientProtocol::Other,
-            Api::Responses => ClientProtocol::Responses(asked()),
-            Api::Messages => {
-                ClientProtocol::Messages(form.map_or_else(KnownMessage::default, |form| {
-                    form.known_message(&self.request_id)
-                }))
-            }
-        };
-        let reply_model = route.and_then(|route| route.reply_model.as_deref());
-        ClientSide {
-            protocol,
-            streams: self.streams,
-            reply_model: reply_model.map(Into::into),
-            completes: true,
-            names: form.and_then(|form| form.translated.as_ref()?.names.clone()),
+                Attended::Late => Sent::Failed(SendError::of(late)),
+            };
         }
     }
 }

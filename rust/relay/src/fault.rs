@@ -156,6 +156,8 @@ pub struct Fault {
     pub detail: Option<Box<str>>,
     /// The member of the request that is at fault, for [`FaultKind::Untranslatable`].
     pub param: Option<Box<str>>,
+    /// The request's body is gone with the attempt: no other can follow.
+    pub spent: bool,
 }
 
 impl Fault {
@@ -170,6 +172,7 @@ impl Fault {
             body: Bytes::new(),
             detail: None,
             param: None,
+            spent: false,
         }
     }
 

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{TrySendError, http1};
 use tokio::time::Instant;
@@ -16,6 +15,7 @@ use crate::fault::FaultKind;
 use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::unanswered::SendError;
+use crate::upload::RequestBody;
 use crate::wakes::Wakes;
 
 /// The largest read from an upstream connection, in bytes: many events fit, and a held stream stays small.
@@ -24,11 +24,11 @@ const READ_BUFFER: usize = 32 * 1024;
 /// A request without a reply, and the request itself where nothing of it was sent.
 pub(crate) struct Unsent {
     pub(crate) error: SendError,
-    pub(crate) request: Option<Box<Request<Full<Bytes>>>>,
+    pub(crate) request: Option<Box<Request<RequestBody>>>,
 }
 
 impl Unsent {
-    pub(crate) fn new(mut error: TrySendError<Request<Full<Bytes>>>, uses: &Uses) -> Self {
+    pub(crate) fn new(mut error: TrySendError<Request<RequestBody>>, uses: &Uses) -> Self {
         let request = error.take_message().map(Box::new);
         Self {
             error: SendError::sending(error.error(), uses),
@@ -38,9 +38,9 @@ impl Unsent {
 }
 
 pub(crate) struct Line {
-    sender: http1::SendRequest<Full<Bytes>>,
+    sender: http1::SendRequest<RequestBody>,
     /// `None` once it has ended: it must not be polled again.
-    connection: Option<http1::Connection<Io, Full<Bytes>>>,
+    connection: Option<http1::Connection<Io, RequestBody>>,
     uses: Uses,
     wakes: Arc<Wakes>,
     waker: Waker,
@@ -70,7 +70,7 @@ impl Line {
     /// The reply's head. A dropped future closes the connection.
     pub(crate) async fn send(
         mut self: Box<Self>,
-        request: Request<Full<Bytes>>,
+        request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Box<Self>), Unsent> {
         // Nothing but the connection resolves it, so it is polled after that and needs no wake; for the same reason the
         // budget of the task must not put it off.

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -14,6 +12,7 @@ use tokio::time::Instant;
 use crate::connect::{Connected, Uses};
 use crate::line::Unsent;
 use crate::unanswered::SendError;
+use crate::upload::RequestBody;
 
 /// What an upstream may send of one reply before the pump has taken it: a held stream stays small.
 const STREAM_WINDOW: u32 = 48 * 1024;
@@ -29,7 +28,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection. It closes when its last holder drops it, which is when no exchange uses it and its slot is empty.
 pub(crate) struct Shared {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: http2::SendRequest<RequestBody>,
     uses: Uses,
     made: Instant,
     used: Mutex<Instant>,
@@ -59,7 +58,7 @@ impl Shared {
     /// The reply's head. A dropped future resets the stream.
     pub(crate) async fn send(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Unsent> {
         let sending = self.sender.clone().try_send_request(request);
         match sending.await {

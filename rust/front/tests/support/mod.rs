@@ -18,6 +18,7 @@ pub(crate) fn listening(decisions: &Arc<Decisions>, http2: bool) -> (Front, Sock
     let limits = Limits {
         max_body: 1 << 20,
         all_bodies: 1 << 30,
+        hold_upload: 64 << 10,
         max_event: 1 << 20,
         max_reply: 1 << 20,
         client_buffer: 1 << 20,

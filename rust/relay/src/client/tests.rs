@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -132,7 +134,7 @@ fn pool(upstream: &Upstream) -> Arc<Pool> {
 }
 
 async fn send(upstream: &Upstream, fresh: bool) -> Result<Response<UpstreamBody>, SendError> {
-    let mut request = Request::new(Full::from("{}"));
+    let mut request = Request::new(RequestBody::from(Bytes::from_static(b"{}")));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = upstream.address("/v1/chat", "", false).unwrap().uri;
     soon(upstream.send(request, fresh)).await

@@ -26,7 +26,7 @@ use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
-    Asked, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
+    Asked, AskedBody, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
     ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, Replies, ReplyCopy,
     ResponsesAsked, Route, Sink, Streaming, Upstream, UpstreamSettings,
 };
@@ -399,7 +399,7 @@ impl Setup {
         if self.api == Api::Responses {
             let request = Arc::new(ResponsesRequest::parse(body, &limits).unwrap());
             return Asked {
-                request: request.request().clone(),
+                body: AskedBody::Json(request.request().clone()),
                 responses: Some(ResponsesAsked {
                     request,
                     response_id: "resp_1".into(),
@@ -409,7 +409,7 @@ impl Setup {
             };
         }
         Asked {
-            request: Request::parse(body, &limits).unwrap(),
+            body: AskedBody::Json(Request::parse(body, &limits).unwrap()),
             responses: None,
             path: "/v1/chat/completions".into(),
             headers,
