@@ -1,6 +1,7 @@
 """What is checked of each server, through the gateway. A check that fails raises an `AssertionError`."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 
 from clients.claude_code import PROGRAM
-from harness.tiny_model import ANSWER, CALL_WORD
+from harness.tiny_model import ANSWER, CALL_WORD, REASONING
 from real.chats import ASKING, CALLING
 from real.coding import claude_code_runs_a_command
 from real.replies import counts, payloads, question, usage_of
@@ -19,6 +20,9 @@ from real.stand import PATHS, RealStand
 APIS: tuple[Api, ...] = ("chat", "responses", "messages")
 QUESTION = "Where does it go?"
 TOLD = "sunny"
+TOGETHER_SECONDS = 5.0
+EARLY_WORDS = (ANSWER.split()[1], REASONING.split()[1])
+"""One of them is said, once a reply has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,6 @@ def _bills(way: Api, streams: bool) -> Callable[[RealStand], Awaitable[None]]:
         direct, proxied = await stand.both(way, **question(way, QUESTION), **options)
         assert (direct.status_code, proxied.status_code) == (200, 200), (direct.text, proxied.text)
         line = await stand.line(proxied)
-        logged = (line["input_tokens"], line.get("cached_input_tokens", 0), line["output_tokens"])
         theirs = usage_of(way, direct)
         if streams and not stand.server.stream_usage:
             assert theirs is None, theirs
@@ -84,6 +87,7 @@ def _bills(way: Api, streams: bool) -> Callable[[RealStand], Awaitable[None]]:
             return
         assert theirs is not None, direct.text
         expected = counts(way, theirs)
+        logged = (line["input_tokens"], line.get("cached_input_tokens", 0), line["output_tokens"])
         assert logged == (expected.input, expected.cached, expected.output), (line, theirs)
         assert "estimated" not in line
         assert Decimal(line["cost"]) == expected.cost, (line, theirs)
@@ -99,16 +103,7 @@ def _refuses(way: Api) -> Callable[[RealStand], Awaitable[None]]:
     """The server's own status, and an error in the client's protocol."""
 
     async def check(stand: RealStand) -> None:
-        broken = (
-            {"input": 7}
-            if way == "responses"
-            else {
-                "messages": [{"role": 7}],
-                "max_tokens": 10,
-                "temperature": "hot",
-            }
-        )
-        direct, proxied = await stand.both(way, **broken)
+        direct, proxied = await stand.both(way, **{**question(way, QUESTION), **stand.server.refused})
         assert direct.status_code >= 400, direct.text
         assert proxied.status_code == direct.status_code, (direct.text, proxied.text)
         assert proxied.json()["error"]["message"], proxied.text
@@ -136,27 +131,23 @@ def _leaves(way: Api) -> Callable[[RealStand], Awaitable[None]]:
 
 async def _killed(stand: RealStand) -> None:
     """Each client hears of it in its own protocol, and the next one is told at once."""
-    if stand.server.streams:
-        begun = [asyncio.Event() for _ in stand.server.apis]
-        reading = [
-            asyncio.ensure_future(_read_to_the_end(stand, way, event))
-            for way, event in zip(stand.server.apis, begun, strict=True)
-        ]
-        for event in begun:
-            await event.wait()
+    ways = stand.server.apis if stand.server.streams else ()
+    begun = [asyncio.Event() for _ in ways]
+    reading = [
+        asyncio.ensure_future(_read_to_the_end(stand, way, event))
+        for way, event in zip(ways, begun, strict=True)
+    ]
+    if reading:
+        waiting = [asyncio.ensure_future(event.wait()) for event in begun]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        # Some servers let the others wait until the first one has been served.
+        await asyncio.wait(waiting, timeout=TOGETHER_SECONDS)
         assert not any(task.done() for task in reading), "a stream was over before the server was killed"
-        stand.running.kill()
-        for way, (reply, text) in zip(stand.server.apis, await asyncio.gather(*reading), strict=True):
-            *_, last = payloads(text)
-            error = last.get("error") or last["response"]["error"]
-            assert error["message"], last
-            # Anthropic's errors have types and no codes.
-            assert way == "messages" or error["code"] in ("truncated", "server_error"), last
-            line = await stand.line(reply)
-            assert (line["result"], line["fault"], line["estimated"]) == ("failed", "truncated", True), line
-            assert line["output_tokens"] > 0, line
-    else:
-        stand.running.kill()
+        for task in waiting:
+            task.cancel()
+    stand.running.kill()
+    for way, event, read in zip(ways, begun, await asyncio.gather(*reading), strict=True):
+        await _hears_of_the_end(stand, way, *read, begun=event.is_set())
     for way in stand.server.apis:
         gone = await stand.proxied.post(PATHS[way], json={**question(way, QUESTION), "model": way})
         assert gone.status_code == 502, gone.text
@@ -164,14 +155,32 @@ async def _killed(stand: RealStand) -> None:
         assert (await stand.line(gone))["fault"] == "connect"
 
 
+async def _hears_of_the_end(
+    stand: RealStand, way: Api, reply: httpx.Response, text: str, *, begun: bool
+) -> None:
+    line = await stand.line(reply)
+    assert line["result"] == "failed", line
+    if reply.status_code != 200:
+        assert not begun, text
+        assert reply.status_code == 502, text
+        assert json.loads(text)["error"]["message"], text
+        return
+    *_, last = payloads(text)
+    error = last.get("error") or last["response"]["error"]
+    assert error["message"], last
+    # Anthropic's errors have types and no codes.
+    assert way == "messages" or error["code"] in ("truncated", "server_error"), last
+    assert line["fault"] == "truncated", line
+    if begun:
+        assert line.get("estimated") is True, line
+        assert line["output_tokens"] > 0, line
+
+
 async def _read_to_the_end(stand: RealStand, way: Api, begun: asyncio.Event) -> tuple[httpx.Response, str]:
     text = ""
-    try:
-        async with stand.proxied.stream("POST", PATHS[way], json=_long(stand, way)) as reply:
-            async for piece in reply.aiter_text():
-                text += piece
-                if "delta" in text:
-                    begun.set()
-    finally:
-        begun.set()
+    async with stand.proxied.stream("POST", PATHS[way], json=_long(stand, way)) as reply:
+        async for piece in reply.aiter_text():
+            text += piece
+            if any(word in text for word in EARLY_WORDS):
+                begun.set()
     return reply, text

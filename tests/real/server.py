@@ -61,19 +61,22 @@ class Server:
     """One server.
 
     `requirements`: the arguments of each call of pip. `package`: the distribution whose version is told.
+    `unresolvable`: beginnings of what the package requires and no registry has: it is installed without its
+    requirements, then with the others.
     `behind`: runs what stands behind the server. `prepare` writes what the server loads, and is told what
     `behind` gave; `command` starts it on `HOST` and the place's port. `model`: what clients of the server
     itself call it. `apis`: what the server has, by its own account; `settings`: more of the upstream's
     configuration. `tools`, `streams`, `stream_usage`: whether it parses calls, streams, and tells the tokens
-    of a stream; `codes`: whether Claude Code is run as well. `long`: members that make a reply last until its
-    client has left. `deviations`: what differs from the protocol, and what becomes of that; each a
-    sentence or two of Markdown.
+    of a stream; `codes`: whether Claude Code is run as well. `refused`: members that it refuses; `long`:
+    members that make a reply last until its client has left. `deviations`: what differs from the protocol,
+    and what becomes of that; each a sentence or two of Markdown.
     """
 
     name: str
     title: str
     package: str
     requirements: Sequence[Sequence[str]]
+    unresolvable: Sequence[str] = ()
     prepare: Callable[[Place, str], None]
     command: Callable[[Place], Sequence[str]]
     environ: Callable[[Place], Mapping[str, str]] = lambda place: {}
@@ -87,6 +90,7 @@ class Server:
     streams: bool = True
     stream_usage: bool = True
     codes: bool = False
+    refused: Mapping[str, Any] = field(default_factory=lambda: {"temperature": "hot"})
     long: Mapping[str, Any] = field(default_factory=dict)
     deviations: Sequence[str] = ()
 
@@ -98,18 +102,26 @@ def install(server: Server, *, upgrade: bool = False) -> Path:
     wanted = json.dumps([list(call) for call in server.requirements])
     if not upgrade and stamp.is_file() and stamp.read_text() == wanted:
         return directory
-    environment = directory / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
-    python = environment / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--clear", directory / "venv"], check=True)
+    pip = [directory / "venv" / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     for call in (["install", "--upgrade", "pip>=25.1"], *server.requirements):
-        subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *call], check=True)
+        subprocess.run([*pip, *call], check=True)
+    if server.unresolvable:
+        subprocess.run([*pip, "install", "--no-deps", server.package], check=True)
+        needed = _metadata(directory, f"*(m.requires({server.package!r}) or ()), sep='\\n'").splitlines()
+        others = [line for line in needed if not line.startswith(tuple(server.unresolvable))]
+        subprocess.run([*pip, "install", *others], check=True)
     stamp.write_text(wanted)
     return directory
 
 
 def version(server: Server, directory: Path) -> str:
     """Of the server's package."""
-    code = f"import importlib.metadata as m; print(m.version({server.package!r}))"
+    return _metadata(directory, f"m.version({server.package!r})")
+
+
+def _metadata(directory: Path, shown: str) -> str:
+    code = f"import importlib.metadata as m; print({shown})"
     python = directory / "venv" / "bin" / "python"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 

@@ -1,5 +1,7 @@
 """`transformers serve`."""
 
+import json
+
 from harness.tiny_hf_model import write_tiny_hf_model
 from real.server import HOST, Place, Server
 
@@ -24,5 +26,20 @@ SERVER = Server(
     model=lambda place: str(place.hf),
     apis=("chat", "responses"),
     tools=False,
-    long={"max_tokens": 4000, "max_output_tokens": 4000},
+    refused={"surprise": 1},
+    long={
+        "generation_config": json.dumps({"eos_token_id": -1, "max_new_tokens": 2000}),
+        "max_tokens": 2000,
+        "max_output_tokens": 2000,
+    },
+    deviations=[
+        "Its streams of chat have no `[DONE]`, which the gateway adds, and the usage is in the last chunk of "
+        "a choice; its Responses events have no `event:` lines, and begin as queued.",
+        "It serves one request at a time and answers the others with a head at once: `first_token` has to "
+        "outlast the reply before.",
+        "Members that it does not know are a 422, and a value that it cannot use is a 500, after which it "
+        "drops the connection.",
+        "It knows the calls of some families of models only: what others call is text.",
+        "Replies name the model with `@main` behind it; `reply_model: public` shows the public name.",
+    ],
 )  # fmt: skip

