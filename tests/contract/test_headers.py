@@ -111,7 +111,6 @@ USUAL_UP = {
     "Zipkin's many": "x-b3-sampled: 0",
     "OpenAI": "openai-beta: assistants=v2",
     "OpenAI's SDKs": "x-stainless-lang: python",
-    "Anthropic": "anthropic-version: 2023-06-01",
 }
 
 NEVER_UP = {

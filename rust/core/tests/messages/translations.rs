@@ -1,5 +1,6 @@
-//! Every recorded stream of chat, Responses and Messages, translated for a client of each, streamed and whole: text, reasoning, calls and usage are
-//! what was read out of the stream independently. Runs only where `SLUICEGATE_CORPUS` is set.
+//! Every recorded stream of chat, Responses and Messages, translated for a client of each, streamed and whole: text,
+//! reasoning, calls and usage are what was read out of the stream independently. Runs only where `SLUICEGATE_CORPUS` is
+//! set.
 
 use std::collections::BTreeSet;
 
