@@ -80,6 +80,14 @@ class LlamaCppProcess:
             self.kill()
             raise
 
+    def freeze(self) -> None:
+        """Have it do nothing, as a server does whose machine hangs: its connections stay."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have it go on. Also where it is not frozen."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it as a crash would: at once, its connections cut. Idempotent."""
         self._process.send_signal(signal.SIGKILL)

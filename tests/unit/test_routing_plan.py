@@ -23,6 +23,7 @@ class Facts:
     endpoint = "chat_completions"
     stream = True
     max_output_tokens = None
+    input_tokens_estimate = None
     user = None
     affinity = None
     headers: ClassVar[dict[str, str]] = {}

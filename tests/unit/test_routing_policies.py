@@ -30,6 +30,7 @@ class Facts:
     endpoint = "chat_completions"
     stream = True
     max_output_tokens = None
+    input_tokens_estimate = None
     user = None
 
     def __init__(self, affinity: int | None = None, size: int = 400, **headers: str) -> None:
