@@ -20,11 +20,18 @@ _QUIET = {
 
 
 async def run_claude_code(
-    base_url: str, key: str, model: str, prompt: str, directory: Path, seconds: float
+    base_url: str,
+    key: str,
+    model: str,
+    prompt: str,
+    directory: Path,
+    seconds: float,
+    *,
+    succeeds: bool = True,
 ) -> list[dict[str, Any]]:
     """The events that it prints. It may run `COMMAND`, in a folder of its own in `directory`.
 
-    `base_url`: without `/v1`.
+    `base_url`: without `/v1`. `succeeds`: whether its exit status must be zero, or must not.
     """
     home, work = directory / "home", directory / "work"
     home.mkdir(exist_ok=True)
@@ -36,7 +43,7 @@ async def run_claude_code(
         HOME=str(home), ANTHROPIC_BASE_URL=base_url, ANTHROPIC_AUTH_TOKEN=key,
         ANTHROPIC_MODEL=model, ANTHROPIC_DEFAULT_HAIKU_MODEL=model, **_QUIET,
     )  # fmt: skip
-    assert code == 0, f"{err[-3000:]}\n{out[-3000:]}"
+    assert (code == 0) is succeeds, f"{err[-3000:]}\n{out[-3000:]}"
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 

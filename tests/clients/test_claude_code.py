@@ -11,7 +11,7 @@ import pytest_asyncio
 from clients.claude_code import COMMAND, COMMAND_TOOL, SAID_BY_COMMAND, blocks, run_claude_code
 from clients.messages_stand import APIS, KEY, MessagesStand, messages_stand
 from clients.nodejs import needs_node
-from sluicegate.testing import Script, ToolCall, UsageScript
+from sluicegate.testing import Fault, Script, ToolCall, UsageScript
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module"), needs_node]
 
@@ -59,3 +59,30 @@ async def test_a_tool_round_trip(stand: MessagesStand, api: str, tmp_path: Path)
     lines = stand.gateway.find(event="request", model=api)
     assert [(line["endpoint"], line["result"]) for line in lines] == [("messages", "ok")] * 2
     assert [Decimal(line["cost"]) for line in lines] == [Decimal("0.00042")] * 2
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_reply_that_broke_off_is_asked_for_again(
+    stand: MessagesStand, api: str, tmp_path: Path
+) -> None:
+    stand.upstream.enqueue(Script(tokens=6, faults=(Fault(action="reset", events=4),)))
+    stand.upstream.script = Script(text=TEXT)
+    asked = len(stand.upstream.requests)
+    events = await run_claude_code(stand.base_url, KEY, api, "How is the weather?", tmp_path, SECONDS)
+    assert (events[-1]["subtype"], events[-1]["result"]) == ("success", TEXT)
+    assert len(stand.upstream.requests) == asked + 2
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_prompt_that_is_too_long_is_recognised(
+    stand: MessagesStand, api: str, tmp_path: Path
+) -> None:
+    """So that it can compact a conversation in place of giving up."""
+    message = "This model's maximum context length is 4096 tokens. However, you requested 9000 tokens."
+    error = {"message": message, "type": "invalid_request_error", "code": "context_length_exceeded"}
+    stand.upstream.script = Script(status=400, error=error)
+    events = await run_claude_code(
+        stand.base_url, KEY, api, "How is the weather?", tmp_path, SECONDS, succeeds=False
+    )
+    assert events[-1]["is_error"] is True
+    assert events[-1]["result"].startswith("Prompt is too long")

@@ -103,7 +103,13 @@ def install(server: Server, *, upgrade: bool = False) -> Path:
     if not upgrade and stamp.is_file() and stamp.read_text() == wanted:
         return directory
     subprocess.run([sys.executable, "-m", "venv", "--clear", directory / "venv"], check=True)
-    pip = [directory / "venv" / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [
+        directory / "venv" / "bin" / "python",
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     for call in (["install", "--upgrade", "pip>=25.1"], *server.requirements):
         subprocess.run([*pip, *call], check=True)
     if server.unresolvable:
