@@ -148,6 +148,19 @@ async def test_a_deployment_is_named_in_the_path_of_every_endpoint(wire: WireSta
     assert "model" not in wire.request.json()
 
 
+async def test_a_deployment_that_takes_forms_is_named_in_the_path(wire: WireStand) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    form = part % (b"model", b"azure_deployments") + part % (b"file", b"RIFF") + b"--b--\r\n"
+    exchange = await wire.ask(
+        Script(),
+        path="/v1/audio/transcriptions",
+        headers=("content-type: multipart/form-data; boundary=b",),
+        body=form,
+    )
+    assert exchange.reply.status == 200, exchange.body
+    assert target(wire) == "/openai/deployments/a%20b/audio/transcriptions?api-version=2024-10-21"
+
+
 async def test_an_older_client_of_a_newer_server_calls_the_bound_by_its_newer_name(wire: WireStand) -> None:
     await ask(wire, "openai", "chat", max_tokens=7)
     assert wire.request.json()["max_completion_tokens"] == 7
