@@ -5,6 +5,7 @@ from hostile.case import Case
 from hostile.clients import CLIENTS
 from hostile.crowds import CROWDS
 from hostile.documents import DOCUMENTS
+from hostile.forms import FORMS
 from hostile.frames import FRAMES
 from hostile.peers import PEERS
 from hostile.replies import REPLIES
@@ -14,6 +15,7 @@ GROUPS: dict[str, tuple[Case, ...]] = {
     "clients: HTTP/1.1": CLIENTS,
     "clients: HTTP/2": FRAMES,
     "clients: JSON and counts": BODIES,
+    "clients: forms": FORMS,
     "clients: many at once": CROWDS,
     "clients and upstreams of stored responses": STORES,
     "upstreams: HTTP and event streams": REPLIES,

@@ -15,7 +15,7 @@ _CUT = labels("cut")
 _BAD = labels(400, "cut")
 
 
-def _drips(head: bytes, piece: bytes, pace: float) -> object:
+def drips(head: bytes, piece: bytes, pace: float) -> object:
     """Sends `piece` again and again after `head`."""
 
     async def run(address: Address) -> Seen:
@@ -104,13 +104,13 @@ def _case(name: str, sends: object, expected: frozenset[str], *, quick: bool = F
 
 CLIENTS = (
     # === time ===
-    _case("head, a line at a time without end", _drips(_BEGUN, b"x-a: b\r\n", 0.1), _CUT, quick=True),
-    _case("head, byte by byte", _drips(b"", b"P", 0.1), labels("cut", 400)),
+    _case("head, a line at a time without end", drips(_BEGUN, b"x-a: b\r\n", 0.1), _CUT, quick=True),
+    _case("head, byte by byte", drips(b"", b"P", 0.1), labels("cut", 400)),
     _case("connection that says nothing", b"", _CUT),
     _case("half a method", b"PO", _CUT),
     _case("body that never comes", post(length=500), labels(408)),
-    _case("body byte by byte", _drips(post(length=100_000), b" ", 0.2), labels(408)),
-    _case("chunks byte by byte", _drips(post(_CHUNKED, length=b""), b"1\r\n \r\n", 0.2), labels(408)),
+    _case("body byte by byte", drips(post(length=100_000), b" ", 0.2), labels(408)),
+    _case("chunks byte by byte", drips(post(_CHUNKED, length=b""), b"1\r\n \r\n", 0.2), labels(408)),
     _case(
         "expects to be told to continue, sends nothing",
         post(b"expect: 100-continue", length=500),
@@ -131,13 +131,13 @@ CLIENTS = (
     _case("length longer than the body", _leaves_early, labels(400, 408, "cut")),
     _case(
         "chunk extension without end",
-        _drips(post(_CHUNKED, length=b"", body=b"5;"), b"a" * 65_536, 0),
+        drips(post(_CHUNKED, length=b"", body=b"5;"), b"a" * 65_536, 0),
         _BAD,
         quick=True,
     ),
     _case(
         "chunk size without end",
-        _drips(post(_CHUNKED, length=b""), b"0" * 65_536, 0),
+        drips(post(_CHUNKED, length=b""), b"0" * 65_536, 0),
         labels(400, 408, "cut"),
     ),
     _case(
@@ -149,7 +149,7 @@ CLIENTS = (
     _case("chunk size that is no number", post(_CHUNKED, length=b"", body=b"xyz\r\n{"), _BAD),
     _case(
         "trailers without end",
-        _drips(post(_CHUNKED, length=b"", body=b"1\r\n{\r\n0\r\n"), b"x-a: b\r\n" * 1000, 0),
+        drips(post(_CHUNKED, length=b"", body=b"1\r\n{\r\n0\r\n"), b"x-a: b\r\n" * 1000, 0),
         labels(400, 431, "cut"),
     ),
     _case(

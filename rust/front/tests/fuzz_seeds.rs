@@ -17,7 +17,7 @@ mod properties;
 type Check = fn(&[u8]);
 
 /// Each target with its property.
-const TARGETS: [(&str, Check); 17] = [
+const TARGETS: [(&str, Check); 18] = [
     ("any_pieces_are_a_reply", properties::pieces::check),
     ("any_response_has_an_end", properties::response::check),
     ("cost_is_all_that_is_added", properties::cost::check),
@@ -31,6 +31,7 @@ const TARGETS: [(&str, Check); 17] = [
         properties::events::check,
     ),
     ("folding_undoes_unfolding", properties::fold::check),
+    ("form_any_cut_says_the_same", properties::form::check),
     ("harmony_any_cut_is_identity", properties::harmony::check),
     ("head_is_read_as_one_thing", properties::head::check),
     (

@@ -7,6 +7,7 @@ pub mod documents;
 pub mod encode;
 pub mod events;
 pub mod fold;
+pub mod form;
 pub mod harmony;
 pub mod head;
 mod message;

@@ -28,7 +28,7 @@ use sluicegate_core::usage::Usage;
 use sluicegate_relay::{
     Asked, AskedBody, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
     ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, Replies, ReplyCopy,
-    ResponsesAsked, Route, Sink, Streaming, Upstream, UpstreamSettings,
+    ResponsesAsked, Route, Sink, Streaming, Upload, Upstream, UpstreamSettings,
 };
 
 pub(crate) use client::{Client, End, Orders, Way};
@@ -310,6 +310,8 @@ pub(crate) struct Setup {
     pub(crate) client_streams: bool,
     /// In place of a small body.
     pub(crate) body: Option<Bytes>,
+    /// In place of JSON.
+    pub(crate) upload: Option<Upload>,
     pub(crate) pricing: Pricing,
     pub(crate) client_stall: Option<Duration>,
     pub(crate) patience: Option<Duration>,
@@ -337,6 +339,7 @@ impl Setup {
             api: Api::Chat,
             client_streams: true,
             body: None,
+            upload: None,
             pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
             client_stall: None,
             patience: None,
@@ -396,6 +399,14 @@ impl Setup {
         let headers =
             HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer client"))]);
         let limits = Limits::default();
+        if let Some(upload) = &self.upload {
+            return Asked {
+                body: AskedBody::Upload(upload.clone()),
+                responses: None,
+                path: "/v1/audio/transcriptions".into(),
+                headers,
+            };
+        }
         if self.api == Api::Responses {
             let request = Arc::new(ResponsesRequest::parse(body, &limits).unwrap());
             return Asked {
