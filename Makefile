@@ -8,6 +8,7 @@
 # matrix  each client API over each upstream API with each kind of reply, as a table; writes docs/matrix.md
 # real-…  a real server, installed below .real, behind the gateway, checked; writes its row of docs/upstreams.md:
 #         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py
+# crash   a hundred gateways killed under load: the ledger agrees with the upstream's own book
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
@@ -124,6 +125,9 @@ REAL = llama-cpp vllm transformers llama-cpp-python llms-py
 
 $(REAL:%=real-%): real-%: setup
 	PYTHONPATH=tests $(BIN)/python -m real $* --page docs/upstreams.md
+
+crash: setup
+	SLUICEGATE_LEDGER_CRASHES=100 $(BIN)/python -m pytest -q tests/e2e/test_ledger_crashes.py
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error

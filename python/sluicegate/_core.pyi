@@ -1,7 +1,8 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, Literal, final
+from os import PathLike
+from typing import Any, ClassVar, Final, Literal, final
 
 from sluicegate.errors import ParseError
 
@@ -14,6 +15,7 @@ __all__ = [
     "ENDPOINTS",
     "FAULT_KINDS",
     "FAULT_REASONS",
+    "AbandonedSegment",
     "Arrived",
     "ChatTarget",
     "ChatToResponses",
@@ -26,6 +28,9 @@ __all__ = [
     "Fault",
     "Front",
     "HarmonyDecoder",
+    "Journal",
+    "JournalBatch",
+    "JournalEntry",
     "ListenBounds",
     "MessagesTarget",
     "Outcome",
@@ -619,6 +624,93 @@ def affinity_of_key(key: bytes) -> int:
     """`Arrived.affinity` of all requests with this `prompt_cache_key`."""
 
 @final
+class JournalEntry:
+    """The account of one request in the journal. Dropped before an upstream has heard of the request, it is
+    nothing.
+    """
+
+    id: Final[str]
+    """A UUID, version 7."""
+
+@final
+class JournalBatch:
+    """What is over and on its way to the ledger. False where there is nothing."""
+
+    rows: Final[list[dict[str, Any]]]
+    """By the names that `Journal.open` gives, and those of `rust/journal/src/record.rs`. Beside those: `id`,
+    `interrupted` (nobody saw its end), `usage_source` (`upstream`, `estimated` or `none`) and `tries`, each
+    of several attempts: upstream, upstream_model, fault, status, began, took. Times are microseconds, costs
+    10**-12 USD.
+    """
+    def __bool__(self) -> bool: ...
+
+@final
+class AbandonedSegment:
+    """What a dead process has left of its journal; locked for this process."""
+
+    def __len__(self) -> int:
+        """Rows."""
+    def rows(self, first: int, most: int) -> list[dict[str, Any]]:
+        """As `JournalBatch.rows`."""
+    def finish(self) -> None:
+        """All of it is in the ledger: the segment is deleted. Raises OSError."""
+
+@final
+class Journal:
+    """The journal of this process: a folder of mapped files, which outlive it. Any thread.
+
+    `max_bytes`: of all segments in the folder, whoever's they are. `sync`: when what is stored is written to
+    the disk: `never` by us, every `second` (by `sync`), or `always`, before it counts. Raises OSError.
+    """
+
+    def __new__(cls, folder: str | PathLike[str], *, max_bytes: int, sync: str) -> Journal: ...
+    def open(
+        self,
+        arrived: Arrived,
+        *,
+        upstream: str,
+        upstream_model: str,
+        model: str,
+        requested_model: str | None = None,
+        caller_id: str | None = None,
+        caller: str | None = None,
+        key_id: str | None = None,
+        team: str | None = None,
+        user_id: str | None = None,
+        response_id: str | None = None,
+        trace_id: str | None = None,
+        price_id: str | None = None,
+        run: int = 1,
+        background: bool = False,
+        estimated_input: int | None = None,
+        estimated_output: int | None = None,
+    ) -> JournalEntry | None:
+        """A new entry; None where there is no room. Never waits, unless `sync` is `always`."""
+    def take(self, most: int) -> JournalBatch:
+        """What is over, in the order in which it ended."""
+    def shipped(self, batch: JournalBatch) -> None:
+        """It is in the ledger."""
+    def give_back(self, batch: JournalBatch) -> None:
+        """It is not: it comes again."""
+    def prepare(self) -> bool:
+        """Make the next segment, so that `open` need not. False where as much waits as may.
+
+        Raises OSError.
+        """
+    def sync(self) -> None:
+        """Write what was stored to the disk. Raises OSError."""
+    def abandoned(self) -> AbandonedSegment | None:
+        """The oldest segment that a dead process has left in the folder. Raises OSError."""
+    waiting: Final[int]
+    """Entries that are over."""
+    opened: Final[int]
+    """Entries that are not."""
+    bytes: Final[int]
+    """Of all segments in the folder."""
+    def close(self) -> None:
+        """Delete the segments that hold nothing."""
+
+@final
 class Arrived:
     """A request has come, and is whole. It is answered once, by `forward` or `reply`: now, or later from any
     thread. Both return False where it is too late: the client has left, the time for the decision is over, or
@@ -664,12 +756,14 @@ class Arrived:
         request: ResponsesRequest | None = None,
         response_id: str | None = None,
         keep: int | None = None,
+        entry: JournalEntry | None = None,
     ) -> bool:
         """Send it to `route`, `after` so many seconds. `last`: nothing could follow, so nothing is held back.
         `headers` are the gateway's own on the reply, in place of the upstream's.
 
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
+        `entry`: where its account is kept; it can be given to one request only.
         """
     def affinity_of(self, request: ResponsesRequest) -> int | None:
         """`affinity`, with `request` in place of the client's: with the conversation in front."""
@@ -728,6 +822,11 @@ class Ended:
     """Why it did not fit: it was larger than `keep`, or all that is kept took `copies_bytes`."""
     request: Final[Request | ResponsesRequest | None]
     """The client's request, where `keep` was given."""
+    def charge(self, costs: tuple[int, int, int, int, int, int] | None) -> None:
+        """What it cost, where that had to be asked for: all of it, then uncached input, cached input, what
+        was written to a cache, output, and reasoning, in 10**-12 USD. None: that is not known. This closes
+        its entry.
+        """
     def record(
         self,
         result: str,

@@ -203,6 +203,19 @@ CATALOGUE: Mapping[str, Entry] = {
         ("The account's limits at the upstream are used up.", "Servers that are too busy."),
         ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
     ),
+    "ledger_full": Entry(
+        "503",
+        "The ledger's journal has no room for another request, and `ledger.when_full` is `refuse`.",
+        (
+            "The ledger's database has not been there for a long time.",
+            "The disk of `storage.directory` is full.",
+        ),
+        (
+            "Look for `ledger_failed` and `ledger_full` in the log.",
+            "Make room on the disk, or raise `ledger.journal_bytes`.",
+            "`ledger.when_full: drop` serves such requests without a row.",
+        ),
+    ),
     "undecided": Entry(
         "503",
         "The gateway did not decide within 15 seconds where the request should go.",

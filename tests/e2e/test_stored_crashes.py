@@ -19,8 +19,9 @@ from harness import store_worker
 from harness.responses_stream import check
 from harness.stored_stand import OWNER, create, payloads, shown, worker
 from sluicegate.config import StoreConfig
-from sluicegate.responses import ResponseStore, StoreUnavailable
+from sluicegate.responses import ResponseStore
 from sluicegate.responses.entry import ENDED
+from sluicegate.storage import StoreUnavailable
 
 CRASHES = int(os.environ.get("SLUICEGATE_CRASHES", "30"))
 WORKERS = 2

@@ -20,6 +20,7 @@ LAYERS = (
     ("streams",),
     ("config",),
     ("telemetry",),
+    ("storage",),
     ("admission", "discovery", "pricing", "routing", "ledger", "responses"),
     ("gateway",),
     ("server",),
@@ -30,7 +31,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # The packages that touch the extension, each named in ARCHITECTURE.md. The others are plain Python.
-CORE_USERS = {"streams", "telemetry", "pricing", "routing", "responses", "gateway", "server"}
+CORE_USERS = {"streams", "telemetry", "pricing", "routing", "ledger", "responses", "gateway", "server"}
 
 
 def module_files() -> list[Path]:

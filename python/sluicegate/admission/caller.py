@@ -17,6 +17,7 @@ class Caller:
     a name: another caller may have that next year."""
     key_id: str = ""
     """Of the key, and no secret."""
+    team: str | None = None
     models: tuple[tuple[str, ...], ...] = ()
     """Of the caller and of its key, each: one of these names, or starts of names (`llama-*`), must match."""
     endpoints: tuple[frozenset[str], ...] = ()

@@ -72,6 +72,7 @@ def _caller(config: Config, key: KeyConfig, caller: CallerConfig | None, digest:
         key.name,
         owner,
         key_id=mark,
+        team=team,
         models=tuple(each.models for each in both if each.models is not None),
         endpoints=tuple(frozenset(each.endpoints) for each in both if each.endpoints is not None),
         expires=None if key.expires is None else key.expires.timestamp(),

@@ -6,6 +6,7 @@ from sluicegate.cli.check import check, schema
 from sluicegate.cli.explain import explain
 from sluicegate.cli.importing import import_
 from sluicegate.cli.init import init
+from sluicegate.cli.ledger import ledger, usage
 from sluicegate.cli.profiles import profiles
 from sluicegate.cli.scripted import demo, mock
 from sluicegate.cli.serve import serve
@@ -32,7 +33,7 @@ def main() -> None:
     """A streaming gateway for LLM traffic."""
 
 
-for _command in (serve, init, check, explain, profiles, import_, schema, mock, demo):
+for _command in (serve, init, check, explain, profiles, import_, schema, usage, ledger, mock, demo):
     main.add_command(_command)
 
 __all__ = ["main"]

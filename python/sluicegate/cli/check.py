@@ -65,9 +65,13 @@ def schema() -> None:
 
 
 def _with_store(report: "Report", config: "Config") -> "Report":
+    from sluicegate.ledger import ledger_faults
     from sluicegate.responses import store_faults
 
-    return replace(report, faults=(*report.faults, *store_faults(config.responses)))
+    faults = store_faults(config.responses)
+    if config.ledger is not None:
+        faults += ledger_faults(config.storage)
+    return replace(report, faults=(*report.faults, *faults))
 
 
 def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listing | NoListing]") -> "Report":

@@ -1,6 +1,7 @@
 """`mock` and `demo`: the scripted upstream."""
 
 import json
+from pathlib import Path
 
 import click
 
@@ -17,7 +18,19 @@ import click
 @click.option("--model", "models", multiple=True, help="A model that it lists. The option may be repeated.")
 @click.option("--idle-seconds", type=float, help="How long an idle connection is kept.")
 @click.option("--script", default="{}", help="""What it replies: '{"tokens": 50, "pace": 0.02}'""")
-def mock(host: str, port: int, models: tuple[str, ...], idle_seconds: float | None, script: str) -> None:
+@click.option(
+    "--book",
+    type=click.Path(path_type=Path),
+    help="A file that gets a line for each request.",
+)
+def mock(
+    host: str,
+    port: int,
+    models: tuple[str, ...],
+    idle_seconds: float | None,
+    script: str,
+    book: Path | None,
+) -> None:
     """Run the scripted upstream: a server that replies as it is told, without a model."""
     from sluicegate.testing import ScriptError, run_mock, script_from_json
     from sluicegate.testing.server import DEFAULT_MODEL
@@ -28,7 +41,9 @@ def mock(host: str, port: int, models: tuple[str, ...], idle_seconds: float | No
         raise click.BadParameter(str(error), param_hint="--script") from error
     served = models or (DEFAULT_MODEL,)
     try:
-        status = run_mock(host, port, models=served, idle_seconds=idle_seconds, **json.loads(script))
+        status = run_mock(
+            host, port, models=served, idle_seconds=idle_seconds, book=book, **json.loads(script)
+        )
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     raise SystemExit(status)

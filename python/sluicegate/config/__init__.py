@@ -7,6 +7,7 @@ from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
 from sluicegate.config.health import HealthConfig, ProbeConfig, RetryConfig
+from sluicegate.config.ledger import LedgerConfig, StorageConfig
 from sluicegate.config.limits import Amounts, LimitSet, Rate
 from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.model import (
@@ -50,6 +51,7 @@ __all__ = [
     "DiscoverConfig",
     "HealthConfig",
     "KeyConfig",
+    "LedgerConfig",
     "LimitSet",
     "LogConfig",
     "MessagesConfig",
@@ -66,6 +68,7 @@ __all__ = [
     "Section",
     "ServerConfig",
     "Setting",
+    "StorageConfig",
     "StoreConfig",
     "TeamConfig",
     "TierConfig",

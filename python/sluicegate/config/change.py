@@ -14,7 +14,7 @@ from sluicegate.config.section import Section
 from sluicegate.config.source import read
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
-NEED_RESTART = ("server", "responses")
+NEED_RESTART = ("server", "responses", "storage", "ledger")
 """The sections that are taken at the start of a process, and not again."""
 
 

@@ -25,6 +25,7 @@ from sluicegate.config.callers import (
     check_limits,
 )
 from sluicegate.config.health import HealthConfig
+from sluicegate.config.ledger import LedgerConfig, StorageConfig
 from sluicegate.config.limits import LimitSet
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
@@ -175,6 +176,14 @@ class Config(Section):
         default={}, description="Prices by the model's public name, or by the upstream's name of it."
     )
     cost: CostConfig = Field(default=CostConfig(), description="How replies show their cost.")
+    storage: StorageConfig = Field(
+        default=StorageConfig(), description="Where the ledger is kept; a change needs a restart."
+    )
+    ledger: LedgerConfig | None = Field(
+        default=None,
+        description="What every request cost, kept through any crash; null: nothing of it is. `ledger: {}` "
+        "keeps it as the defaults say. A change needs a restart.",
+    )
     responses: StoreConfig = Field(
         default=StoreConfig(), description="Stored and background responses; a change needs a restart."
     )

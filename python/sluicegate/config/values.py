@@ -261,6 +261,7 @@ ReplyHeaders = Annotated[tuple[str, ...], AfterValidator(_reply_headers)]
 # another, and a slip of the keyboard shall be a fault of the configuration, not of the machine.
 Seconds = Annotated[float, Field(gt=0, le=30 * _DAY, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
 Delay = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
+Days = Annotated[int, Field(ge=1, le=36_500), BeforeValidator(no_bool)]
 Retention = Annotated[float, Field(gt=0, le=3650 * _DAY, allow_inf_nan=False), BeforeValidator(no_bool), TIME]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(no_bool)]
 Tier = Annotated[int, Field(ge=0, le=100), BeforeValidator(no_bool)]

@@ -49,6 +49,11 @@ class Admission:
         self._prices = prices
         self._wall = wall
 
+    @property
+    def user_header(self) -> str | None:
+        """The header that tells the people behind a caller apart."""
+        return self._limiter.user_header
+
     def identify(
         self, key_digest: bytes | None, presented: bool, endpoint: str | None = None
     ) -> Caller | Refusal:

@@ -9,9 +9,10 @@ from datetime import UTC
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
 from sluicegate.admission import Counters, Estimates, Keyring, Limiter
-from sluicegate.config import Config
+from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
+from sluicegate.gateway.accounts import price_of
 from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
 from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
 from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, respond
@@ -31,6 +32,7 @@ from sluicegate.gateway.prices import Prices
 from sluicegate.gateway.probing import Probing
 from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
+from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
@@ -180,6 +182,8 @@ class Gateway:
         state = self._state
         if state.front is not None or state.draining:
             return
+        if state.ledger is not None:
+            state.ledger.start()
         self._loop_side.start()
         decisions, front = state.start_engines(state.config)
         try:
@@ -218,7 +222,7 @@ class Gateway:
                 self._state.notices.warn_once("not_started", error=where(error))
 
     def reload(self, config: Config) -> None:
-        """Serve what `config` says from now on, but for its `server` and `responses`, which stay as they are.
+        """Serve what `config` says from now on, but for what is taken at the start only (`NEED_RESTART`).
 
         Requests under way go on with what they began with, and so do the connections of upstreams that are
         the same. Raises `ConfigurationError`, and then nothing has changed.
@@ -233,7 +237,7 @@ class Gateway:
 
     def _serve(self, found: Found) -> None:
         state = self._state
-        kept = {"server": state.config.server, "responses": state.config.responses}
+        kept = {name: getattr(state.config, name) for name in NEED_RESTART}
         found = Found(found.config.model_copy(update=kept), found.unlisted)
         serving = _serving(
             found,
@@ -314,6 +318,8 @@ class Gateway:
         if self._decider.open:
             state.log.error("requests_lost", open=self._decider.open)
         await state.responses.close()
+        if state.ledger is not None:
+            await state.ledger.close()
         state.log.info("gateway_stopped")
         if self._closes_log:
             await asyncio.to_thread(state.log.close)
@@ -366,8 +372,13 @@ def create_app(
         responses=ResponseStore(
             config.responses, serving.models.names, metrics.stored, log, owners=serving.admission.owners
         ),
+        ledger=None,
         start_engines=engines,
     )
+    if config.ledger is not None:
+        state.ledger = Ledger(
+            config.ledger, config.storage, log, lambda record: price_of(state.serving.prices, record)
+        )
     report.models = lambda: state.models
     metrics.show(report)
     return Gateway(state, report, prices, policy, closes_log=closes_log)

@@ -19,7 +19,8 @@ from sluicegate.gateway.recording import result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
 from sluicegate.offload import offload
-from sluicegate.responses import QueueFull, StoreBusy, StoreUnavailable, Unstorable, Work
+from sluicegate.responses import QueueFull, StoreBusy, Work
+from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import RequestRecord
 
 _JSON = (b"content-type", b"application/json")
@@ -105,7 +106,7 @@ class Background:
     async def execute(self, work: Work, receive: Receive, send: Send) -> None:
         """Run a background response: an ordinary exchange, always streamed, whose client is the store."""
         entry, serving, started = work.entry, self._state.serving, perf_counter()
-        run = Run(serving, serving.admission.owner(entry.owner), entry.id)
+        run = Run(serving, serving.admission.owner(entry.owner), entry.id, max(entry.attempts, 1))
         tag = self._decider.expect(run)
         try:
             # Its own input was resolved when it was taken on.

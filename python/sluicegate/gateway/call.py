@@ -13,12 +13,14 @@ from sluicegate.routing import Model, Plan
 class Run:
     """One run of a background response, which is a request of the gateway's own."""
 
-    __slots__ = ("caller", "request", "response_id", "serving", "stopped")
+    __slots__ = ("caller", "number", "request", "response_id", "serving", "stopped")
 
-    def __init__(self, serving: Serving, caller: Caller, response_id: str) -> None:
+    def __init__(self, serving: Serving, caller: Caller, response_id: str, number: int) -> None:
         self.serving = serving
         self.caller = caller
         self.response_id = response_id
+        self.number = number
+        """Of the response's runs, counted from 1."""
         self.request: ResponsesRequest | None = None
         """In place of what is submitted: with the conversation in front."""
         self.stopped: Literal["cancelled", "interrupted", "failed"] | None = None

@@ -6,8 +6,9 @@ from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import Serving, State
 from sluicegate.offload import offload
-from sluicegate.responses import NotFinished, NotFound, StoreUnavailable, TooLong
+from sluicegate.responses import NotFinished, NotFound, TooLong
 from sluicegate.routing import Model
+from sluicegate.storage import StoreUnavailable
 
 _MAX_REFERENCES = 1000
 

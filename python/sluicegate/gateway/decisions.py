@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sluicegate._core import Arrived, Died, Ended, Failed, PriceAsked, ResponsesRequest
 from sluicegate.gateway import errors, stored_errors
+from sluicegate.gateway.accounts import LedgerFull, open_entry
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.call import Call, Continued, Run
@@ -228,6 +229,11 @@ class Decider:
         route, last, after, _ = step
         call.route = route
         pricing = call.serving.prices.pricing(model, route)
+        try:
+            entry = open_entry(state.ledger, call, arrived, route)
+        except LedgerFull:
+            self._refuse(call, errors.ledger_full())
+            return
         if arrived.endpoint == "responses":
             run = call.run
             taken = arrived.forward(
@@ -239,9 +245,12 @@ class Decider:
                 request=request,
                 response_id=new_response_id() if run is None else run.response_id,
                 keep=self._bytes_to_copy(call, arrived.request) if run is None else None,
+                entry=entry,
             )
         else:
-            taken = arrived.forward(route, pricing=pricing, last=last, after=after, headers=call.headers)
+            taken = arrived.forward(
+                route, pricing=pricing, last=last, after=after, headers=call.headers, entry=entry
+            )
         if taken and arrived.stream:
             call.streams = True
             state.metrics.stream_started(model.label)

@@ -240,6 +240,17 @@ def all_resting(model: str, seconds: float, *, rate_limited: bool) -> ErrorReply
     )
 
 
+def ledger_full() -> ErrorReply:
+    """There is no room for the request's entry in the ledger's journal."""
+    return error_reply(
+        503,
+        "The gateway cannot keep an account of the request just now: try again in a few seconds.",
+        type="server_error",
+        code="ledger_full",
+        headers=((b"retry-after", b"5"),),
+    )
+
+
 def not_counted(model: str) -> ErrorReply:
     """Nobody counts the tokens of an input for this model."""
     return error_reply(

@@ -6,7 +6,7 @@ from sluicegate._core import Ended, Fault, Outcome, Usage
 from sluicegate.admission import Caller
 from sluicegate.gateway.call import Call, Run
 from sluicegate.gateway.state import Serving
-from sluicegate.pricing import Cost
+from sluicegate.pricing import Cost, in_picodollars
 from sluicegate.routing import may_succeed_elsewhere
 from sluicegate.telemetry import RequestRecord, Result
 
@@ -67,7 +67,7 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
         response_id=None if run is None else run.response_id,
         price=None
         if call.serving.prices.by_tariff
-        else _price(call, "" if model is None or not model.listed else model.name, outcome),
+        else _charged(ended, call, "" if model is None or not model.listed else model.name),
     )
 
 
@@ -100,10 +100,12 @@ def _outcome_result(outcome: Outcome, run: Run | None) -> Result:
     return "failed" if outcome.finish_reason == "abort" else "ok"
 
 
-def _price(call: Call, model: str, outcome: Outcome) -> tuple[str | None, bool] | None:
+def _charged(ended: Ended, call: Call, model: str) -> tuple[str | None, bool] | None:
     """What a policy of the user's own says that it cost, and whether it knows. None: nothing to price."""
+    outcome = ended.outcome
     usage = outcome.usage
     if not outcome.attempts or (usage is None and not outcome.estimated):
+        ended.charge(None)
         return None
     cost: Cost | None
     if usage is not None and not outcome.estimated and usage == call.priced_usage:
@@ -112,6 +114,7 @@ def _price(call: Call, model: str, outcome: Outcome) -> tuple[str | None, bool] 
         known = usage if usage is not None and not outcome.estimated else None
         asked = CountedUsage(outcome.counted_output, usage) if known is None else known
         cost = call.serving.prices.cost(model, outcome.upstream_model, asked)
+    ended.charge(None if cost is None else in_picodollars(cost))
     return None if cost is None else _plain(cost.total), cost is not None
 
 

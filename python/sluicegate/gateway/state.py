@@ -10,6 +10,7 @@ from sluicegate.config import Config
 from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
+from sluicegate.ledger import Ledger
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log, Metrics, Recorder
@@ -59,6 +60,8 @@ class State:
     notices: Notices
     """Any thread."""
     responses: ResponseStore
+    ledger: Ledger | None
+    """None where none is kept."""
     start_engines: Callable[[Config], tuple[Decisions, Front]]
     front: Front | None = None
     """Made at the start: its threads must belong to the process that serves."""

@@ -12,7 +12,8 @@ from sluicegate.gateway.app_request import AppRequest, Methods
 from sluicegate.gateway.asgi import Receive, Send
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
-from sluicegate.responses import NotFinished, NotFound, Page, StoreUnavailable
+from sluicegate.responses import NotFinished, NotFound, Page
+from sluicegate.storage import StoreUnavailable
 
 PREFIX = "/v1/responses/"
 

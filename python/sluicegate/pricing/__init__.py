@@ -1,7 +1,7 @@
 """Prices: what a request's tokens cost. Exact, in decimals; what is not known is never called zero."""
 
 from sluicegate.config import Config
-from sluicegate.pricing.cost import Cost, members
+from sluicegate.pricing.cost import Cost, in_picodollars, members
 from sluicegate.pricing.genai import GenaiPrices
 from sluicegate.pricing.policy import PricePolicy, TariffPolicy, UsageLike
 from sluicegate.pricing.rates import Tariff
@@ -15,6 +15,7 @@ __all__ = [
     "Tariff",
     "TariffPolicy",
     "UsageLike",
+    "in_picodollars",
     "members",
     "policy_for",
 ]

@@ -1,15 +1,7 @@
 """Stored and background responses: the store, the queue, conversations."""
 
 from sluicegate.responses.entry import Entry, Page, Work
-from sluicegate.responses.errors import (
-    NotFinished,
-    NotFound,
-    QueueFull,
-    StoreBusy,
-    StoreUnavailable,
-    TooLong,
-    Unstorable,
-)
+from sluicegate.responses.errors import NotFinished, NotFound, QueueFull, StoreBusy, TooLong
 from sluicegate.responses.place import store_faults, store_path
 from sluicegate.responses.store import ResponseStore
 
@@ -21,9 +13,7 @@ __all__ = [
     "QueueFull",
     "ResponseStore",
     "StoreBusy",
-    "StoreUnavailable",
     "TooLong",
-    "Unstorable",
     "Work",
     "store_faults",
     "store_path",

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.responses.changes import tell
 from sluicegate.responses.entry import DELETED, Claim
-from sluicegate.responses.errors import Fenced, QueueFull, StoreError
+from sluicegate.responses.errors import Fenced, QueueFull
 from sluicegate.responses.repository import index_items
 from sluicegate.responses.schema import events, payloads, responses
 from sluicegate.responses.writes import Append, Begin, Final, LiveReply, Write
+from sluicegate.storage import StoreError
 
 MAX_WRITES = 500
 """In one transaction: the variables of a statement are limited."""

@@ -12,8 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.responses.database import Database
-from sluicegate.responses.errors import StoreUnavailable
+from sluicegate.storage import Database, StoreUnavailable
 
 _CHANNEL = "sluicegate_responses"
 

@@ -1,12 +1,6 @@
 """What can go wrong with stored responses. None of these leaves the gateway: each becomes a reply."""
 
-
-class StoreError(Exception):
-    """Base of what is raised here."""
-
-
-class StoreUnavailable(StoreError):
-    """The store cannot be read or written: a full disk, a read-only file, a database that is down."""
+from sluicegate.storage import StoreError, StoreUnavailable
 
 
 class StoreBusy(StoreUnavailable):
@@ -14,21 +8,6 @@ class StoreBusy(StoreUnavailable):
 
     def __init__(self) -> None:
         super().__init__("as much waits to be written as may wait")
-
-
-class Unstorable(StoreUnavailable):
-    """What was to be written is at fault and not the store: it is refused as often as it is tried."""
-
-
-class Contended(StoreUnavailable):
-    """The database gave this transaction up for the sake of others: tried again, it may go through."""
-
-
-class StoreTooNew(StoreUnavailable):
-    """The store was written by a later version of sluicegate, whose tables this one does not know."""
-
-    def __init__(self, found: int, known: int) -> None:
-        super().__init__(f"the store has version {found}, this program knows {known}")
 
 
 class Fenced(StoreError):

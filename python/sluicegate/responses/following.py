@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from sqlalchemy import TextClause, select, text
 
 from sluicegate.responses.changes import Listener
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, ENDED, Run
-from sluicegate.responses.errors import NotFound, StoreUnavailable
+from sluicegate.responses.errors import NotFound
 from sluicegate.responses.repository import Repository
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Final
+from sluicegate.storage import Database, StoreUnavailable
 
 POLL_SECONDS = 0.025
 NET_SECONDS = 1.0

@@ -11,9 +11,10 @@ from sluicegate._core import ResponseNumbering, error_message, item_ids, unfold_
 from sluicegate.errors import LimitExceeded, ParseError
 from sluicegate.offload import offload
 from sluicegate.responses.entry import PREAMBLE_EVENTS, Run, Work
-from sluicegate.responses.errors import Fenced, StoreUnavailable, Unstorable
+from sluicegate.responses.errors import Fenced
 from sluicegate.responses.writer import Writer
 from sluicegate.responses.writes import Append, Final
+from sluicegate.storage import StoreUnavailable, Unstorable
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -21,11 +21,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sluicegate._core import in_progress_event
 from sluicegate.offload import offload
 from sluicegate.responses.changes import tell
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, PREAMBLE_EVENTS, Claim, Entry, Work
 from sluicegate.responses.errors import Fenced, NotFound
 from sluicegate.responses.repository import ENTRY
 from sluicegate.responses.schema import events, payloads, responses
+from sluicegate.storage import Database
 
 # A response that has been begun this often and never came to anything is not begun again: it may be what
 # kills the processes.

@@ -9,10 +9,10 @@ from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, Entry, Run
 from sluicegate.responses.errors import NotFinished, NotFound, TooLong
 from sluicegate.responses.schema import events, is_key, items, payloads, responses
+from sluicegate.storage import Database
 
 ENTRY = (
     responses.c.id,

@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 from sluicegate.config import StoreConfig
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import Claim, Entry, Status, Work
-from sluicegate.responses.errors import Fenced, NotFound, StoreError, Unstorable
+from sluicegate.responses.errors import Fenced, NotFound
 from sluicegate.responses.job import Execute, Failure, Job
 from sluicegate.responses.leases import MAX_ATTEMPTS, Leases
 from sluicegate.responses.repository import Repository, Stored
 from sluicegate.responses.settling import Settling
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
+from sluicegate.storage import Database, StoreError, Unstorable
 
 # How often it is asked whether another process left something in the queue. What is created here is begun
 # here at once, where there is room.

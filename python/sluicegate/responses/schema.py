@@ -5,6 +5,7 @@ of its own. Times are Unix seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from sqlalchemy import (
     BigInteger,
@@ -18,15 +19,13 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
-    func,
-    insert,
     literal,
     select,
     update,
 )
 from sqlalchemy.engine import Connection
 
-from sluicegate.responses.errors import StoreTooNew
+from sluicegate.storage import migrate, version_table
 
 metadata = MetaData()
 
@@ -88,11 +87,7 @@ items = Table(
 )
 """Where to look an `item_reference` up."""
 
-versions = Table(
-    "response_store_version",
-    metadata,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-)
+versions = version_table("response_store_version", metadata)
 
 
 # PostgreSQL's indexes take no row larger than 2704 bytes, and some have an owner in front of the id.
@@ -132,19 +127,16 @@ def _name_owners_by_id(connection: Connection, owners: Owners) -> None:
         connection.execute(update(items).where(items.c.owner == old).values(owner=new))
 
 
-# Entry n makes version n + 1 of version n. What was released is never edited.
 MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (_create, _name_owners_by_id)
 
 
-def migrate(connection: Connection, owners: Owners) -> None:
+def bring_up(connection: Connection, owners: Owners) -> None:
     """Bring the store to this version, in the caller's transaction. Raises `StoreTooNew`.
 
     `owners`: who is meant by the names that the first version has for owners.
     """
-    versions.create(connection, checkfirst=True)
-    found = connection.scalar(select(func.max(versions.c.version))) or 0
-    if found > len(MIGRATIONS):
-        raise StoreTooNew(found, len(MIGRATIONS))
-    for number, step in enumerate(MIGRATIONS[found:], found + 1):
-        step(connection, owners)
-        connection.execute(insert(versions).values(version=number))
+    migrate(connection, versions, [partial(_with, step, owners) for step in MIGRATIONS])
+
+
+def _with(step: Callable[[Connection, Owners], None], owners: Owners, connection: Connection) -> None:
+    step(connection, owners)

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from sqlalchemy.engine import Connection
+
 from sluicegate._core import (
     ResponseNumbering,
     ResponsesRequest,
@@ -22,7 +24,6 @@ from sluicegate._core import (
 )
 from sluicegate.config import StoreConfig
 from sluicegate.offload import offload
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import Entry, Page, Run
 from sluicegate.responses.errors import (
     Fenced,
@@ -30,20 +31,20 @@ from sluicegate.responses.errors import (
     NotFound,
     QueueFull,
     StoreBusy,
-    StoreError,
-    StoreUnavailable,
     TooLong,
 )
 from sluicegate.responses.following import Following
 from sluicegate.responses.job import Execute
 from sluicegate.responses.leases import Leases
+from sluicegate.responses.place import store_place
 from sluicegate.responses.repository import Backlog, Repository, Stored
 from sluicegate.responses.runner import Runner
-from sluicegate.responses.schema import is_key
+from sluicegate.responses.schema import bring_up, is_key
 from sluicegate.responses.settling import Settling
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writer import Writer
 from sluicegate.responses.writes import Append, Begin, Final, LiveReply, Write
+from sluicegate.storage import Database, StoreError, StoreUnavailable
 from sluicegate.telemetry import Log, StoredMetrics, where
 
 # A live response is kept when it has ended, which its client may learn a moment before another process does.
@@ -83,9 +84,11 @@ class ResponseStore:
         self._log = log
         self._complained = -_COMPLAINT_SECONDS
         self._storing: set[asyncio.Task[None]] = set()
-        database = self._database = Database(config)
+        self._owners = owners or {}
+        database = self._database = Database(
+            store_place(config), lambda connection: bring_up(connection, self._owners)
+        )
         database.on_failure = self._failed
-        database.owners = owners or {}
         self._repository = Repository(database, config.retention_seconds)
         self._writer = Writer(database, config.retention_seconds, config.max_waiting_bytes)
         self._leases = Leases(database, config.lease_seconds, models)
@@ -107,6 +110,9 @@ class ResponseStore:
         self._started = False
         self._closed = False
 
+    def _bring_up(self, connection: Connection) -> None:
+        bring_up(connection, self._owners)
+
     @property
     def enabled(self) -> bool:
         return self._config.store
@@ -121,7 +127,7 @@ class ResponseStore:
 
     def serve(self, models: Iterable[str], owners: Mapping[str, str]) -> None:
         """Run background responses of these models, of a configuration with these owners, from now on."""
-        self._database.owners = owners
+        self._owners = owners
         self._leases.models = list(models)
         self._runner.wake()
 

@@ -7,10 +7,10 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.config import StoreConfig
-from sluicegate.responses.database import Database
 from sluicegate.responses.entry import DELETED, ENDED
 from sluicegate.responses.repository import delete_rest
 from sluicegate.responses.schema import responses
+from sluicegate.storage import Database
 
 # Responses deleted in one transaction: other writers wait no longer than that takes.
 _AT_ONCE = 100

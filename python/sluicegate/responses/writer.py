@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sluicegate.responses.batch import MAX_WRITES, Batch
-from sluicegate.responses.database import Database
-from sluicegate.responses.errors import Contended, StoreBusy, StoreError, StoreUnavailable, Unstorable
+from sluicegate.responses.errors import StoreBusy
 from sluicegate.responses.writes import Append, Write
+from sluicegate.storage import Contended, Database, StoreError, StoreUnavailable, Unstorable
 
 WINDOW_SECONDS = 0.08
 

@@ -9,9 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sluicegate.testing.book import Book
 from sluicegate.testing.connection import BadRequest, Connection, ConnectionOver, HttpRequest
 from sluicegate.testing.endpoints import body_of, is_health, path_of, problem, question_of, reply_to
 from sluicegate.testing.faults import Hazards, error_reply
@@ -42,6 +44,7 @@ class ScriptedUpstream:
 
     `idle_seconds`: a connection without a request for so long is closed, as uvicorn does after 5 s.
     `send_buffer`: bytes of the kernel's send buffer of a connection; a small one shows backpressure early.
+    `book`: a file to which each request adds a line when it is over. Raises OSError where there can be none.
     After `stop`, the port is refused; `start` listens on the same one again.
     """
 
@@ -54,6 +57,7 @@ class ScriptedUpstream:
         models: Sequence[str] = (DEFAULT_MODEL,),
         idle_seconds: float | None = None,
         send_buffer: int | None = None,
+        book: str | Path | None = None,
     ) -> None:
         self.script = script or Script()
         self.host = host
@@ -61,6 +65,7 @@ class ScriptedUpstream:
         self.models = tuple(models)
         self.idle_seconds = idle_seconds
         self.send_buffer = send_buffer
+        self._book = None if book is None else Book(book)
         self.requests = Records()
         self.connections_made = 0
         self._queue: deque[Script] = deque()
@@ -220,6 +225,7 @@ class ScriptedUpstream:
         record = Record(number, connection.number, reused, request, script)
         self._current[connection] = record
         self.requests.add(record)
+        reply = None
         try:
             playback = Playback(connection, script, record)
             if script.raw:
@@ -229,7 +235,15 @@ class ScriptedUpstream:
             await playback.play(reply)
         except ScriptError as error:
             await _answer(connection, _invalid_script(error))
-        record.end(complete=True)
+            record.end(complete=True)
+        except (ConnectionOver, asyncio.CancelledError):
+            record.end()
+            raise
+        else:
+            record.end(complete=True)
+        finally:
+            if self._book is not None:
+                self._book.enter(record, reply)
         del self._current[connection]
         if request.version == "HTTP/1.0" or "close" in (request.header("connection") or "").lower():
             raise ConnectionOver
@@ -263,15 +277,16 @@ def run_mock(
     *,
     models: Sequence[str] = (DEFAULT_MODEL,),
     idle_seconds: float | None = None,
+    book: str | Path | None = None,
     **defaults: Any,
 ) -> int:
     """Serve until SIGINT or SIGTERM; the process's exit code. Its address is printed first, and what to try.
 
-    `defaults` are fields of a script, as in its JSON form.
+    `defaults` are fields of a script, as in its JSON form; `book`: see `ScriptedUpstream`.
     Raises ScriptError, and OSError where the port is taken.
     """
     upstream = ScriptedUpstream(
-        script_from(defaults), host=host, port=port, models=models, idle_seconds=idle_seconds
+        script_from(defaults), host=host, port=port, models=models, idle_seconds=idle_seconds, book=book
     )
 
     async def serve() -> None:

@@ -14,10 +14,11 @@ use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked, RequestCopy,
 };
 use sluicegate_front::{AskedRequest, Facts};
-use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy};
+use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy, Tally};
 use tokio::sync::oneshot;
 
 use crate::errors;
+use crate::journal::PyEntry;
 use crate::outcome::{PyFault, PyOutcome};
 use crate::record::PyRecord;
 use crate::request::PyRequest;
@@ -89,6 +90,16 @@ pub(crate) struct PyArrived {
     request: Result<AskedRequest, sluicegate_core::error::Error>,
     facts: Facts,
     answer: Answer<Decision>,
+}
+
+impl PyArrived {
+    pub(crate) fn about(&self) -> &sluicegate_front::decisions::About {
+        &self.about
+    }
+
+    pub(crate) fn asks_for_stream(&self) -> bool {
+        self.stream()
+    }
 }
 
 #[pymethods]
@@ -191,7 +202,8 @@ impl PyArrived {
     }
 
     #[pyo3(signature = (
-        route, *, pricing, last, after=0.0, headers=Vec::new(), request=None, response_id=None, keep=None
+        route, *, pricing, last, after=0.0, headers=Vec::new(), request=None, response_id=None, keep=None,
+        entry=None,
     ))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Arguments of a Python method.
     fn forward(
@@ -204,12 +216,14 @@ impl PyArrived {
         request: Option<&PyResponsesRequest>,
         response_id: Option<&str>,
         keep: Option<usize>,
+        entry: Option<&PyEntry>,
     ) -> PyResult<bool> {
         Ok(self.answer.give(Decision::Forward(Box::new(Forward {
             attempt: attempt(route, pricing, last, after, &headers)?,
             request: request.map(|request| Arc::clone(&request.inner)),
             response_id: response_id.map(Into::into),
             keep,
+            tally: entry.and_then(PyEntry::take),
         }))))
     }
 
@@ -283,6 +297,7 @@ pub(crate) struct PyEnded {
     not_kept: Option<&'static str>,
     kept: Option<ReplyCopy>,
     request: Option<RequestCopy>,
+    tally: Mutex<Option<Box<dyn Tally>>>,
 }
 
 #[pymethods]
@@ -315,6 +330,14 @@ impl PyEnded {
     #[getter]
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
+    }
+
+    fn charge(&self, costs: Option<(u64, u64, u64, u64, u64, u64)>) {
+        let tally = self.tally.lock().ok().and_then(|mut tally| tally.take());
+        if let Some(mut tally) = tally {
+            tally.charge(costs.map(|costs| costs.into()));
+            tally.close(&self.outcome.get().inner);
+        }
     }
 
     #[getter]
@@ -419,6 +442,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
                 outcome,
                 kept,
                 request,
+                tally,
             } = *ended;
             let ended = PyEnded {
                 about,
@@ -427,6 +451,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
                 outcome: Py::new(py, PyOutcome { inner: outcome })?,
                 kept,
                 request,
+                tally: Mutex::new(tally),
             };
             Py::new(py, ended)?.into_any()
         }

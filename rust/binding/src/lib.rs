@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `decisions` | the queue of decisions, and its events |
 //! | `front`, `outcome`, `record`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
+//! | `journal` | the journal of the ledger |
 //! | `rendezvous` | the order of deployments for a conversation |
 //! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
@@ -13,6 +14,7 @@
 mod decisions;
 mod errors;
 mod front;
+mod journal;
 mod library;
 mod outcome;
 mod record;
@@ -45,6 +47,8 @@ mod _core {
     use super::errors::messages_error_type;
     #[pymodule_export]
     use super::front::{PyExchange, PyFront, PyListenBounds, PyTls};
+    #[pymodule_export]
+    use super::journal::{PyAbandoned, PyBatch, PyEntry, PyJournal};
     #[pymodule_export]
     use super::library::{
         PyChatToResponses, PyDecoder, PyEvent, PyHarmonyDecoder, PyMeter, PyPipeline,

@@ -208,8 +208,8 @@ impl PyOutcome {
     }
 
     #[getter]
-    fn cost(&self) -> Option<&str> {
-        self.inner.cost.as_deref()
+    fn cost(&self) -> Option<String> {
+        self.inner.cost.as_ref().map(|cost| cost.total())
     }
 
     #[getter]

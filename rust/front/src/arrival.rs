@@ -189,6 +189,7 @@ impl Forwarding {
             active: self.active,
             sink,
             director: Box::new(self.report),
+            tally: self.forward.tally,
         }
     }
 }

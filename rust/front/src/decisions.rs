@@ -16,7 +16,7 @@ use sluicegate_core::error::Error;
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::usage::Usage;
-use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome, ReplyCopy, Share};
+use sluicegate_relay::{Attempt, ErrorReply, Fault, Next, Outcome, ReplyCopy, Share, Tally};
 use tokio::sync::oneshot;
 
 use crate::asked::AskedRequest;
@@ -97,6 +97,8 @@ pub struct Forward {
     pub response_id: Option<Box<str>>,
     /// The bytes of the reply that are wanted at its end.
     pub keep: Option<usize>,
+    /// Who keeps the exchange's account.
+    pub tally: Option<Box<dyn Tally>>,
 }
 
 /// An attempt failed with nothing sent to the client.
@@ -133,6 +135,8 @@ pub struct Ended {
     pub kept: Option<ReplyCopy>,
     /// The client's request, where the reply was to be kept.
     pub request: Option<RequestCopy>,
+    /// Who keeps its account, where that cannot be closed before its price is said.
+    pub tally: Option<Box<dyn Tally>>,
 }
 
 /// A request that is kept for as long as its reply is copied. It takes the room of a copy until it is dropped.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluicegate_core::pipeline::Pricer;
 use sluicegate_relay::exchange::CLIENT_CLOSED_REQUEST;
-use sluicegate_relay::{Copies, Deciding, Director, Fault, Next, NotCopied, Outcome, ReplyCopy};
+use sluicegate_relay::{
+    Copies, Deciding, Director, Fault, Next, NotCopied, Outcome, ReplyCopy, Tally,
+};
 use tokio::time::Instant;
 
 use crate::asked::AskedRequest;
@@ -84,7 +86,7 @@ impl Report {
             duration: self.started.elapsed(),
             ..Outcome::default()
         };
-        self.end(outcome, None);
+        self.end(outcome, None, None);
     }
 
     /// The reply is to be copied, and the request to be kept for it. False where there is no room for that.
@@ -101,7 +103,12 @@ impl Report {
         self.done = true;
     }
 
-    fn end(&mut self, mut outcome: Outcome, kept: Option<ReplyCopy>) {
+    fn end(
+        &mut self,
+        mut outcome: Outcome,
+        kept: Option<ReplyCopy>,
+        tally: Option<Box<dyn Tally>>,
+    ) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -112,6 +119,7 @@ impl Report {
             outcome,
             kept,
             request: self.request.take(),
+            tally,
         })));
     }
 }
@@ -127,7 +135,7 @@ impl Drop for Report {
             duration: self.started.elapsed(),
             ..Outcome::default()
         };
-        self.end(outcome, None);
+        self.end(outcome, None, None);
     }
 }
 
@@ -158,7 +166,7 @@ impl Director for Report {
         })
     }
 
-    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>) {
-        self.end(outcome, copy);
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>, tally: Option<Box<dyn Tally>>) {
+        self.end(outcome, copy, tally);
     }
 }

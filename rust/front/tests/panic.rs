@@ -153,6 +153,7 @@ fn forward(route: &Route, broken: bool) -> Forward {
         request,
         response_id: None,
         keep: None,
+        tally: None,
     }
 }
 

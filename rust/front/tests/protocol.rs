@@ -284,6 +284,7 @@ impl Decider {
                 request: None,
                 response_id: None,
                 keep: None,
+                tally: None,
             }))
         };
         let sender = arrived.answer;

@@ -316,11 +316,11 @@ impl Journal {
         Ok(())
     }
 
-    /// What dead processes have left in the folder, each segment locked for this one.
+    /// The oldest segment that a dead process has left in the folder and that nobody has taken, locked for this one.
     ///
     /// # Errors
-    /// Where the folder, or one of them, cannot be read.
-    pub fn abandoned(&self) -> io::Result<Vec<Abandoned>> {
+    /// Where the folder, or the segment, cannot be read.
+    pub fn abandoned(&self) -> io::Result<Option<Abandoned>> {
         abandoned_in(&self.shared.settings.folder)
     }
 
@@ -376,20 +376,19 @@ impl Abandoned {
     }
 }
 
-/// What dead processes have left in `folder`.
+/// The oldest segment in `folder` that a dead process has left and that nobody has taken.
 ///
 /// # Errors
-/// Where the folder, or one of the segments, cannot be read.
-pub fn abandoned_in(folder: &Path) -> io::Result<Vec<Abandoned>> {
-    let mut found = Vec::new();
+/// Where the folder, or the segment, cannot be read.
+pub fn abandoned_in(folder: &Path) -> io::Result<Option<Abandoned>> {
     for path in segments_in(folder)? {
         if let Some(file) = seize(&path)? {
-            found.push(Abandoned {
+            return Ok(Some(Abandoned {
                 rows: read_all(&words_of(&file)?),
                 path,
                 _lock: file,
-            });
+            }));
         }
     }
-    Ok(found)
+    Ok(None)
 }

@@ -137,7 +137,7 @@ fn what_a_dead_process_leaves_is_found_with_what_was_seen() {
     moved.progress(2, 20);
     let unheard = journal.open(&opening(4), &texts("unheard")).unwrap();
     assert!(
-        abandoned_in(folder.path()).unwrap().is_empty(),
+        abandoned_in(folder.path()).unwrap().is_none(),
         "its process lives"
     );
 
@@ -186,14 +186,13 @@ fn what_is_shipped_is_not_found_again_and_its_segment_goes() {
         "six are left in it"
     );
     drop(journal);
-    let left = abandoned_in(folder.path()).unwrap();
-    assert_eq!(
-        left.iter().map(|segment| segment.rows.len()).sum::<usize>(),
-        6
+    let left = abandoned_in(folder.path()).unwrap().unwrap();
+    assert_eq!(left.rows.len(), 6);
+    assert!(
+        abandoned_in(folder.path()).unwrap().is_none(),
+        "it is taken"
     );
-    for segment in left {
-        segment.finish().unwrap();
-    }
+    left.finish().unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

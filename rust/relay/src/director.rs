@@ -17,6 +17,7 @@ use crate::copies::ReplyCopy;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
 use crate::reply::HeaderList;
+use crate::tally::Tally;
 use crate::upstream::Route;
 
 /// A reply made by the gateway itself.
@@ -75,8 +76,9 @@ pub trait Director: Send + Sync + 'static {
     fn pricer(&self) -> Box<dyn Pricer + Send>;
 
     /// The exchange is over. Called once, before the last frame of the reply is handed over. `copy`: the reply's body,
-    /// where it was to be copied and all of it was.
-    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>);
+    /// where it was to be copied and all of it was. `tally`: where its price has still to be asked for, and it can
+    /// therefore not be closed yet.
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>, tally: Option<Box<dyn Tally>>);
 }
 
 /// Prices by rates.

@@ -28,6 +28,7 @@ use crate::offload::{LARGE, offload};
 use crate::outcome::{Outcome, Try};
 use crate::replies::Replies;
 use crate::reply::Sink;
+use crate::tally::Tally;
 use crate::unanswered::SendError;
 use crate::upload::{Broken, RequestBody, Upload};
 use crate::upstream::Upstream;
@@ -92,6 +93,8 @@ pub struct Exchange {
     pub sink: Sink,
     /// Who decides.
     pub director: Box<dyn Director>,
+    /// Who keeps its account.
+    pub tally: Option<Box<dyn Tally>>,
 }
 
 /// How one attempt ended.
@@ -118,6 +121,7 @@ struct Session {
     limits: Limits,
     sink: Option<Sink>,
     director: Box<dyn Director>,
+    tally: Option<Box<dyn Tally>>,
     pricing: Pricing,
     engine: Engine,
     started: Instant,
@@ -159,6 +163,7 @@ impl Exchange {
             limits: self.limits,
             sink: Some(self.sink),
             director: self.director,
+            tally: self.tally,
             pricing: self.attempt.pricing.clone(),
             engine: engine.clone(),
             started: self.started,
@@ -213,6 +218,9 @@ impl Session {
             self.pricing = attempt.pricing.clone();
             let began = self.started.elapsed();
             self.outcome.tries.push(Try::begun(&attempt.route, began));
+            if let Some(tally) = &mut self.tally {
+                tally.attempt(&attempt.route);
+            }
             let tried = self.attempt(&attempt).await;
             let fault = match tried {
                 Tried::Settled => return,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_core::pricing::Cost;
 use sluicegate_core::usage::Usage;
 
 use crate::copies::NotCopied;
@@ -120,8 +121,10 @@ pub struct Outcome {
     pub estimated: bool,
     /// The output tokens of an estimate: the events that bore some.
     pub counted_output: u64,
-    /// What it cost in USD, plain decimal text, where the pricing is known here.
-    pub cost: Option<Box<str>>,
+    /// The `code` of the gateway's own error that the client was answered with once attempts had failed.
+    pub answered: Option<Box<str>>,
+    /// What it cost, where the pricing is known here.
+    pub cost: Option<Box<Cost>>,
     /// There was usage, or an estimate of it, and no known cost.
     pub unpriced: bool,
     /// The client took nothing for too long and was cut.
@@ -157,7 +160,7 @@ impl Outcome {
         };
         let (cost, _) = rates.price(usage);
         self.unpriced = cost.is_none();
-        self.cost = cost.map(|cost| cost.total().into());
+        self.cost = cost.map(Box::new);
     }
 }
 
@@ -207,7 +210,7 @@ mod tests {
         (
             outcome.estimated,
             outcome.counted_output,
-            outcome.cost,
+            outcome.cost.map(|cost| cost.total().into()),
             outcome.unpriced,
         )
     }

@@ -27,6 +27,7 @@ use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
 use crate::offload::{LARGE, offload};
 use crate::reply::Sink;
+use crate::tally::Tally;
 
 mod noting;
 
@@ -69,6 +70,7 @@ enum Turn {
 pub(crate) struct Client<'a> {
     pub(crate) sink: &'a mut Sink,
     pub(crate) director: &'a mut dyn Director,
+    pub(crate) tally: Option<&'a mut (dyn Tally + 'static)>,
     /// The upstream's.
     pub(crate) status: StatusCode,
     /// Those of the upstream's that the client gets; none once the reply has begun: they hold on to the whole read that

@@ -147,7 +147,8 @@ fn an_exchange_that_is_dropped_is_reported_once() {
     assert_eq!(fault(&in_the_middle), Some(FaultKind::Internal));
     assert_eq!((in_the_middle.status, in_the_middle.token_events), (200, 1));
     assert!(in_the_middle.estimated);
-    assert_eq!(in_the_middle.cost.as_deref(), Some("0.000004"));
+    let cost = in_the_middle.cost.as_ref().map(|cost| cost.total());
+    assert_eq!(cost.as_deref(), Some("0.000004"));
     server.wait_closed(PATIENCE);
     engines.close();
     let closed = dropped_after(&setup, &engines, 0);
@@ -311,7 +312,7 @@ fn a_failed_try_that_was_the_last_is_recorded_as_it_failed(way: Way) {
     assert_eq!(seen.status, Some(502));
     // The second has used nothing, whatever the first said of itself.
     assert_eq!(seen.outcome.usage, None);
-    assert_eq!(seen.outcome.cost, None);
+    assert!(seen.outcome.cost.is_none());
     assert!(!seen.outcome.streamed);
 }
 

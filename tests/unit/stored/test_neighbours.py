@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from harness.stored_stand import MODEL, OWNER, Upstream, create, followed, shown, sse, until, upstream_events
-from sluicegate.responses import NotFound, ResponseStore, StoreBusy, StoreUnavailable, Unstorable
+from sluicegate.responses import NotFound, ResponseStore, StoreBusy
 from sluicegate.responses.batch import MAX_WRITES
+from sluicegate.storage import StoreUnavailable, Unstorable
 
 WAIT_SECONDS = 10.0
 

@@ -10,11 +10,12 @@ from sqlalchemy import event, func, select, text, update
 
 from harness.stored_stand import OWNER, Upstream, create, followed, sse, until, upstream_events
 from sluicegate.config import StoreConfig
-from sluicegate.responses import ResponseStore, StoreUnavailable
+from sluicegate.responses import ResponseStore
 from sluicegate.responses.changes import Listener
 from sluicegate.responses.entry import Claim, Run
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Append
+from sluicegate.storage import StoreUnavailable
 
 Start = Callable[..., Any]
 

@@ -27,11 +27,12 @@ from harness.stored_stand import (
     worker,
 )
 from sluicegate.config import StoreConfig
-from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, StoreUnavailable, TooLong
+from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, TooLong
 from sluicegate.responses.repository import Stored
 from sluicegate.responses.schema import MIGRATIONS
 from sluicegate.responses.upkeep import Upkeep
 from sluicegate.responses.writes import Append, Begin
+from sluicegate.storage import StoreUnavailable
 
 Start = Callable[..., Any]
 

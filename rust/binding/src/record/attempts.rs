@@ -98,7 +98,7 @@ impl Attempts {
             output_tokens: counted.or(tokens(|usage| usage.output_tokens)),
             reasoning_tokens: tokens(|usage| usage.reasoning_tokens),
             estimated: outcome.estimated,
-            cost: owned(&outcome.cost),
+            cost: outcome.cost.as_ref().map(|cost| cost.total()),
             upstream_cost: usage.and_then(|usage| owned(&usage.upstream_cost)),
             priced: !outcome.unpriced,
             events: outcome.events,

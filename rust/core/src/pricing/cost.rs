@@ -11,6 +11,9 @@ use crate::cost::Members;
 /// Decimal digits of a millionth: no scale is smaller than this.
 pub(super) const MILLIONTHS: usize = 6;
 
+/// Decimal digits of a trillionth, in which a ledger counts.
+const PICO: usize = 12;
+
 /// The form in which a usage object shows its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostStyle {
@@ -96,6 +99,38 @@ impl Cost {
         let mut text = String::new();
         plain(&mut text, self.total, self.scale);
         text
+    }
+
+    /// All of it, then what uncached input, cached input, what was written to a cache, output, and reasoning (which is
+    /// a part of output) cost, in whole numbers of 10⁻¹² USD: exact for prices of at most six decimals a million
+    /// tokens, otherwise each rounded half up. None where one of them is not a number of 63 bits.
+    #[must_use]
+    pub fn in_picodollars(&self) -> Option<[u64; 6]> {
+        let Parts {
+            input,
+            cached_input,
+            cache_write,
+            output,
+            reasoning,
+        } = self.parts;
+        let amounts = [
+            self.total,
+            input,
+            cached_input,
+            cache_write,
+            output,
+            reasoning,
+        ];
+        let mut whole = [0; 6];
+        for (slot, amount) in whole.iter_mut().zip(amounts) {
+            let amount = if self.scale > PICO {
+                rounded(amount, power_of_ten(self.scale - PICO))
+            } else {
+                amount.checked_mul(power_of_ten(PICO - self.scale))?
+            };
+            *slot = i64::try_from(amount).ok()?.unsigned_abs();
+        }
+        Some(whole)
     }
 
     /// The members that a usage object gains; None where it gains none.
@@ -202,9 +237,12 @@ fn digits(text: &mut String, amount: U256, least: usize) {
     };
 }
 
-/// Rounded half up, as all amounts are 0 or more.
 fn millionths(amount: U256, scale: usize) -> U256 {
-    let unit = power_of_ten(scale.saturating_sub(MILLIONTHS));
+    rounded(amount, power_of_ten(scale.saturating_sub(MILLIONTHS)))
+}
+
+/// `amount` in units, rounded half up, as all amounts are 0 or more.
+fn rounded(amount: U256, unit: U256) -> U256 {
     let (size, rest) = amount.div_rem(unit);
     // Not twice the rest, which might not fit.
     if rest >= unit - rest { size + 1 } else { size }
@@ -271,6 +309,29 @@ mod tests {
         }
         assert_eq!(millionths(U256::MAX, 6), U256::MAX);
         assert_eq!(millionths(U256::MAX, 77), U256::from(1_157_921_u32));
+    }
+
+    #[test]
+    fn a_ledger_counts_in_trillionths() {
+        for (scale, prompt, completion, total) in [
+            (6, 1, 2, Some(3_000_000)),
+            (12, 5, 7, Some(12)),
+            (13, 15, 4, Some(2)),
+            (14, 149, 100, Some(2)),
+            (6, 0, 0, Some(0)),
+            (6, 9_223_372_036_854, 0, Some(9_223_372_036_854_000_000)),
+            (6, 9_223_372_036_855, 0, None),
+            (6, u128::MAX, 0, None),
+        ] {
+            let amounts = cost(scale, prompt, completion).in_picodollars();
+            assert_eq!(
+                amounts.map(|amounts| amounts[0]),
+                total,
+                "{scale}, {prompt}"
+            );
+        }
+        let amounts = cost(13, 15, 4).in_picodollars();
+        assert_eq!(amounts, Some([2, 2, 0, 0, 0, 0]));
     }
 
     #[test]

@@ -8,11 +8,14 @@ use sluicegate_core::sse::encode;
 
 use super::{CLIENT_CLOSED_REQUEST, Session};
 use crate::attend::Attended;
-use crate::director::Next;
+use crate::director::{ErrorReply, Next, Pricing};
 use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
 use crate::pump::Pump;
 use crate::reply::Sink;
+
+/// Where the gateway's own errors say their `code`.
+const ERROR_HEADER: &[u8] = b"x-sluicegate-error";
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -82,6 +85,7 @@ impl Session {
             self.settle();
             return self.abort();
         };
+        self.outcome.answered = error_code(&reply);
         if self.keepalive.has_begun() {
             let mut events = self.failed_stream(&reply.body);
             self.outcome.status = StatusCode::OK.as_u16();
@@ -147,8 +151,21 @@ impl Session {
             }
             None => None,
         };
-        self.director.ended(std::mem::take(&mut self.outcome), copy);
+        let mut tally = self.tally.take();
+        if let (Some(kept), Pricing::Rates(_)) = (&mut tally, &self.pricing) {
+            kept.close(&self.outcome);
+            tally = None;
+        }
+        let outcome = std::mem::take(&mut self.outcome);
+        self.director.ended(outcome, copy, tally);
     }
+}
+
+/// The `code` of an error, which its headers say, too.
+fn error_code(reply: &ErrorReply) -> Option<Box<str>> {
+    let mut headers = reply.headers.iter();
+    let (_, code) = headers.find(|(name, _)| name.as_ref() == ERROR_HEADER)?;
+    std::str::from_utf8(code).ok().map(Into::into)
 }
 
 /// A pump at work: what it has seen is in the outcome, also where its exchange is dropped.

@@ -92,6 +92,7 @@ impl Session {
         let mut client = Client {
             sink,
             director: &mut *self.director,
+            tally: self.tally.as_deref_mut(),
             status: parts.status,
             headers: headers::of_attempt(attempt, &parts.headers, self.api),
             request_id: &self.request_id,

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use super::{Client, Pump};
 use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
+use crate::tally;
 
 impl Pump {
-    pub(super) fn note_progress(&mut self, client: &Client<'_>) {
+    pub(super) fn note_progress(&mut self, client: &mut Client<'_>) {
         let now = Instant::now();
         self.gaps.stalled(client.sink.take_stalls());
         self.last_read = now;
@@ -26,6 +27,15 @@ impl Pump {
                 self.gaps.tokens(now);
             }
             self.progress.last_token = Some(now);
+        }
+        if let Some(tally) = &mut client.tally {
+            let facts = self.pipeline.facts();
+            tally.progress(tally::Progress {
+                token_events: facts.token_events,
+                bytes_in: self.bytes_in,
+                usage: facts.usage.as_ref(),
+                whole: facts.terminal && facts.error.is_none(),
+            });
         }
     }
 

@@ -25,10 +25,11 @@ use sluicegate_core::protocols::Serves;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_core::usage::Usage;
+use sluicegate_relay::tally::Progress;
 use sluicegate_relay::{
     Asked, AskedBody, Attempt, Copies, Deadlines, Deciding, Director, DrainLimits, Engine, Engines,
     ErrorReply, Exchange, Fault, FaultKind, Next, Outcome, Pricing, Replies, ReplyCopy,
-    ResponsesAsked, Route, Sink, Streaming, Upload, Upstream, UpstreamSettings,
+    ResponsesAsked, Route, Sink, Streaming, Tally, Upload, Upstream, UpstreamSettings,
 };
 
 pub(crate) use client::{Client, End, Orders, Way};
@@ -139,8 +140,65 @@ impl Director for Script {
         })
     }
 
-    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>) {
+    fn ended(&mut self, outcome: Outcome, copy: Option<ReplyCopy>, tally: Option<Box<dyn Tally>>) {
+        if let Some(mut tally) = tally {
+            tally.charge(None);
+            tally.close(&outcome);
+        }
         let _ = self.ended.send((outcome, copy));
+    }
+}
+
+/// What an account was told.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tallied {
+    Attempt(String),
+    /// Events that bore output, bytes, output tokens, and whether the reply had ended.
+    Progress(u64, u64, Option<u64>, bool),
+    Charged,
+    /// The status, and the kind of the fault.
+    Closed(u16, Option<FaultKind>),
+    /// It is gone.
+    Dropped,
+}
+
+struct Account {
+    told: Arc<Mutex<Vec<Tallied>>>,
+}
+
+impl Account {
+    fn note(&self, what: Tallied) {
+        self.told.lock().unwrap().push(what);
+    }
+}
+
+impl Tally for Account {
+    fn attempt(&mut self, route: &Route) {
+        self.note(Tallied::Attempt(route.model.to_string()));
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) {
+        self.note(Tallied::Progress(
+            progress.token_events,
+            progress.bytes_in,
+            progress.usage.and_then(|usage| usage.output_tokens),
+            progress.whole,
+        ));
+    }
+
+    fn charge(&mut self, _: Option<[u64; 6]>) {
+        self.note(Tallied::Charged);
+    }
+
+    fn close(&mut self, outcome: &Outcome) {
+        let fault = outcome.fault.as_ref().map(|fault| fault.kind);
+        self.note(Tallied::Closed(outcome.status, fault));
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.note(Tallied::Dropped);
     }
 }
 
@@ -322,6 +380,8 @@ pub(crate) struct Setup {
     pub(crate) drain: Option<DrainLimits>,
     pub(crate) silent_director: bool,
     pub(crate) priced_on: Arc<Mutex<Vec<String>>>,
+    /// What the exchange's account was told, where one is kept.
+    pub(crate) tallied: Option<Arc<Mutex<Vec<Tallied>>>>,
 }
 
 impl Setup {
@@ -348,7 +408,13 @@ impl Setup {
             drain: None,
             silent_director: false,
             priced_on: Arc::default(),
+            tallied: None,
         }
+    }
+
+    fn tally(&self) -> Option<Box<dyn Tally>> {
+        let told = self.tallied.clone()?;
+        Some(Box::new(Account { told }))
     }
 
     fn upstream(&self, base_url: &str) -> Arc<Upstream> {
@@ -461,6 +527,7 @@ impl Setup {
                 priced_on: Arc::clone(&self.priced_on),
                 ended: tx,
             }),
+            tally: self.tally(),
         };
         (exchange, ended)
     }

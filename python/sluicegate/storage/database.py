@@ -1,27 +1,26 @@
-"""The connection to the store: SQLite by default, PostgreSQL by its URL.
+"""The connection to a database: SQLite by default, PostgreSQL by its URL.
 
-SQLite commits with `synchronous=NORMAL`: whatever dies, processes included, loses nothing that was committed;
-only when the machine itself loses power may the last moments be missing, never half of something.
+SQLite commits with `synchronous=NORMAL`, unless it is to be `durable`: whatever dies, processes included,
+loses nothing that was committed; only when the machine itself loses power may the last moments be missing,
+never half of something.
 """
 
 import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import SecretStr
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from sluicegate.config import StoreConfig
-from sluicegate.responses.errors import Contended, StoreUnavailable, Unstorable
-from sluicegate.responses.place import store_path
-from sluicegate.responses.schema import migrate
+from sluicegate.storage.errors import Contended, StoreUnavailable, Unstorable
 
 # How long a writer of one process waits for those of others.
 BUSY_SECONDS = 5.0
@@ -45,19 +44,25 @@ _T = TypeVar("_T")
 class Database:
     """One process's connections. Nothing is opened, or made, before the first use."""
 
-    def __init__(self, config: StoreConfig) -> None:
-        secret = config.url
-        self.path: Path | None = store_path(config)
+    def __init__(
+        self, place: Path | SecretStr, migrate: Callable[[Connection], None], *, durable: bool = False
+    ) -> None:
+        """`place`: a SQLite file, or the URL of a PostgreSQL database.
+
+        `migrate` is called once, in a transaction of its own, and brings the tables to this version.
+        `durable`: what is committed outlives a power cut as well.
+        """
+        self.path: Path | None = place if isinstance(place, Path) else None
         """The SQLite file; None for a server."""
-        if secret is None:
-            self._url = URL.create("sqlite+aiosqlite", database=str(self.path))
+        if isinstance(place, Path):
+            self._url = URL.create("sqlite+aiosqlite", database=str(place))
         else:
-            self._url = make_url(secret.get_secret_value()).set(drivername="postgresql+asyncpg")
+            self._url = make_url(place.get_secret_value()).set(drivername="postgresql+asyncpg")
+        self._migrate = migrate
+        self._durable = durable
         self._engines: tuple[AsyncEngine, AsyncEngine] | None = None
         self._opening = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
-        self.owners: Mapping[str, str] = {}
-        """What a store of the first version has for owners, names of keys, and who they are now."""
         self.on_failure: Callable[[str, Exception], None] | None = None
         """Called with the operation and the cause each time that the store fails."""
 
@@ -151,7 +156,7 @@ class Database:
             async with writing.begin() as connection:
                 if self.path is None:
                     await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-                await connection.run_sync(migrate, self.owners)
+                await connection.run_sync(self._migrate)
         except BaseException:
             await writing.dispose()
             await reading.dispose()
@@ -164,8 +169,20 @@ class Database:
         # A statement that is kept for its next use keeps a copy of what it wrote last, up to a response.
         connecting = {"timeout": BUSY_SECONDS, "cached_statements": 0}
         engine = create_async_engine(self._url, connect_args=connecting, hide_parameters=True, **options)
-        event.listen(engine.sync_engine, "connect", _prepare)
+        event.listen(engine.sync_engine, "connect", self._prepare)
         return engine
+
+    def _prepare(self, connection: Any, record: Any) -> None:
+        # The driver begins no transactions by itself then.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        # Only an empty file takes this one; any other is written all the same, and that a full disk refuses.
+        cursor.execute("PRAGMA auto_vacuum")
+        if cursor.fetchone() != (_INCREMENTAL,):
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
+        cursor.close()
 
 
 def _blames_content(cause: BaseException) -> bool:
@@ -183,22 +200,9 @@ def _sqlstate(cause: BaseException) -> str:
 
 def _make_file(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Prompts and answers are nobody else's business. SQLite gives its other files the same mode.
+    # What is in it is nobody else's business. SQLite gives its other files the same mode.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
-def _prepare(connection: Any, record: Any) -> None:
-    # The driver begins no transactions by itself then.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    # Only an empty file takes this one; any other is written all the same, and that a full disk refuses.
-    cursor.execute("PRAGMA auto_vacuum")
-    if cursor.fetchone() != (_INCREMENTAL,):
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
 
 
 def _begin_immediately(connection: Connection) -> None:

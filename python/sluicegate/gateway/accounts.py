@@ -1,0 +1,75 @@
+"""The entry that a request has in the ledger's journal, and what it costs where nobody saw its end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluicegate._core import Arrived, JournalEntry, Route
+from sluicegate.gateway.call import Call
+from sluicegate.gateway.prices import Prices
+from sluicegate.ledger import Ledger
+from sluicegate.pricing import in_picodollars
+
+LONGEST_USER = 128
+"""Characters of the end user that a client names."""
+
+
+class LedgerFull(Exception):
+    """There is no room for an entry, and a request without one is not served."""
+
+
+def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route) -> JournalEntry | None:
+    """The entry of a request that is about to be sent to `route`. For the thread that decides.
+
+    None where no ledger is kept, or where the request has no row: it only counts tokens, or there is no room.
+    Raises `LedgerFull`.
+    """
+    model, caller, run = call.model, call.caller, call.run
+    if ledger is None or ledger.journal is None or model is None or call.counts:
+        return None
+    header = call.serving.admission.user_header
+    user = arrived.user if header is None else arrived.headers.get(header)
+    entry = ledger.journal.open(
+        arrived,
+        upstream=route.upstream.name,
+        upstream_model=route.model,
+        model=model.name,
+        requested_model=None if model.asked == model.name else model.asked,
+        caller_id=None if caller is None else caller.owner or None,
+        caller=None if caller is None else caller.name,
+        key_id=None if caller is None else caller.key_id or None,
+        team=None if caller is None else caller.team,
+        user_id=None if user is None else user[:LONGEST_USER],
+        response_id=None if run is None else run.response_id,
+        run=1 if run is None else run.number,
+        background=run is not None,
+        estimated_input=arrived.input_tokens_estimate,
+    )
+    if entry is None:
+        ledger.full()
+        if not ledger.drops:
+            raise LedgerFull
+    return entry
+
+
+class _Counts:
+    """Token counts of a record of the journal, as price policies ask for them."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self._record = record
+
+    def __getattr__(self, name: str) -> int | None:
+        count: int | None = self._record[name.removesuffix("_tokens")]
+        return count
+
+
+def price_of(prices: Prices, record: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """What a request cost that nobody saw the end of, by the prices that hold now: in the order of the
+    ledger's columns. None where that is not known, or only a policy of the user's own knows, which another
+    thread may ask.
+    """
+    if not prices.by_tariff or record["usage_source"] == "none":
+        return None
+    cost = prices.cost(record["model"] or "", record["upstream_model"] or "", _Counts(record))
+    return None if cost is None else in_picodollars(cost)

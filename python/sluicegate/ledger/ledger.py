@@ -1,0 +1,185 @@
+"""The ledger of one process: its journal, and the task that puts what is in it into the database."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sluicegate._core import Journal, __version__
+from sluicegate.config import LedgerConfig, StorageConfig
+from sluicegate.errors import ConfigurationError
+from sluicegate.ledger.place import journal_folder, open_database
+from sluicegate.ledger.retention import tidy
+from sluicegate.ledger.row import Record
+from sluicegate.ledger.schema import COSTS
+from sluicegate.ledger.shipping import Shipping
+from sluicegate.storage import StoreUnavailable, Unstorable
+from sluicegate.telemetry import Log, where
+
+BATCH_ROWS = 64
+INTERVAL_SECONDS = 0.25
+
+# How often it is looked whether another process has died and left something.
+_ABANDONED_SECONDS = 10.0
+_TIDY_SECONDS = 3600.0
+# While the database fails it is asked again after this long.
+_PAUSE_SECONDS = 1.0
+# A failing database fails with every batch: that is said once in this time.
+_COMPLAINT_SECONDS = 10.0
+# At the end of the process: what is left after that is found by the next.
+_CLOSE_SECONDS = 3.0
+
+Price = Callable[[Record], Sequence[int] | None]
+"""What a request cost that nobody saw the end of, in the order of `COSTS`; None where that is not known."""
+
+
+class Ledger:
+    """Everything is for the event loop's thread, but for `journal`, which any thread may use once it is
+    there.
+    """
+
+    def __init__(self, config: LedgerConfig, storage: StorageConfig, log: Log, price: Price) -> None:
+        self._config = config
+        self._storage = storage
+        self._log = log
+        self._price = price
+        self.drops = config.when_full == "drop"
+        """A request for which there is no room is served all the same."""
+        self.journal: Journal | None = None
+        self._database = open_database(storage)
+        gateway = f"{socket.gethostname()}:{os.getpid()}"
+        self._shipping = Shipping(self._database, config.zone, gateway, __version__)
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._complained: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Make the journal, and begin to ship. Raises `ConfigurationError` where there can be no journal."""
+        folder = journal_folder(self._storage)
+        try:
+            self.journal = Journal(folder, max_bytes=self._config.journal_bytes, sync=self._config.sync)
+        except OSError as error:
+            reason = f"{folder}: {error.strerror or error}"
+            raise ConfigurationError(f"there can be no journal for the ledger: {reason}") from None
+        self._task = asyncio.get_running_loop().create_task(self._run(self.journal))
+
+    async def close(self) -> None:
+        """Ship what is there, for a while, and stop. For when no request runs any more. Idempotent."""
+        task, self._task = self._task, None
+        if task is None or self.journal is None:
+            return
+        self._stopping.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await task
+        if self.journal.waiting:
+            self._log.warning("ledger_behind", rows=self.journal.waiting)
+        self.journal.close()
+        await self._database.close()
+
+    # === shipping ===
+
+    async def _run(self, journal: Journal) -> None:
+        looked = tidied = synced = -_TIDY_SECONDS
+        while True:
+            stopping = self._stopping.is_set()
+            try:
+                if await self._ship(journal) and stopping:
+                    return
+                now = time.monotonic()
+                if now - looked >= _ABANDONED_SECONDS:
+                    await self._recover(journal)
+                    looked = now
+                if now - tidied >= _TIDY_SECONDS:
+                    await tidy(self._database, self._config.keep_days)
+                    tidied = now
+                pause = INTERVAL_SECONDS
+            except StoreUnavailable as error:
+                self._complain("ledger_failed", reason=str(error), waiting=journal.waiting)
+                pause = _PAUSE_SECONDS
+            except Exception as error:
+                self._complain("ledger_failed", reason=where(error), waiting=journal.waiting)
+                pause = _PAUSE_SECONDS
+            now = time.monotonic()
+            await self._prepare(journal, sync=self._config.sync == "second" and now - synced >= 1.0)
+            if now - synced >= 1.0:
+                synced = now
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            if stopping:
+                # It has failed: what is left is for the next process.
+                await asyncio.sleep(pause)
+
+    async def _prepare(self, journal: Journal, *, sync: bool) -> None:
+        """Have the next segment ready, and what was stored on the disk."""
+        try:
+            if not await asyncio.to_thread(journal.prepare):
+                self._complain("ledger_full", waiting=journal.waiting)
+            if sync:
+                await asyncio.to_thread(journal.sync)
+        except OSError as error:
+            self._complain("journal_failed", reason=error.strerror or str(error))
+
+    async def _ship(self, journal: Journal) -> bool:
+        """Ship all that is over. True."""
+        while batch := journal.take(BATCH_ROWS):
+            try:
+                await self._ship_rows(batch.rows)
+            except BaseException:
+                journal.give_back(batch)
+                raise
+            journal.shipped(batch)
+        return True
+
+    async def _recover(self, journal: Journal) -> None:
+        """Ship what dead processes have left."""
+        while (segment := await asyncio.to_thread(journal.abandoned)) is not None:
+            for first in range(0, len(segment), BATCH_ROWS):
+                await self._ship_rows(segment.rows(first, BATCH_ROWS))
+            await asyncio.to_thread(segment.finish)
+            self._log.info("journal_recovered", rows=len(segment))
+
+    async def _ship_rows(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["interrupted"]:
+                self._charge(row)
+        parts = [rows]
+        while parts:
+            part = parts.pop()
+            try:
+                await self._shipping.ship(part)
+            except Unstorable as error:
+                # One of them is at fault: halved until it is alone, it keeps no other from the ledger.
+                if len(part) > 1:
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
+                else:
+                    self._log.error("ledger_row_refused", reason=str(error), row=_shown(part[0]))
+
+    def _charge(self, row: dict[str, Any]) -> None:
+        """Give the record of a request that nobody saw the end of its cost."""
+        try:
+            costs = self._price(row)
+        except Exception as error:
+            self._complain("price_policy_failed", reason=where(error))
+            return
+        if costs is not None:
+            row.update(zip(COSTS, costs, strict=True))
+
+    def _complain(self, event: str, **fields: Any) -> None:
+        now = time.monotonic()
+        if now - self._complained.get(event, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
+            self._complained[event] = now
+            self._log.error(event, **fields)
+
+    def full(self) -> None:
+        """A request found no room. Any thread."""
+        self._complain("ledger_full", waiting=0 if self.journal is None else self.journal.waiting)
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value)[:256] for name, value in row.items() if value not in (None, [])}

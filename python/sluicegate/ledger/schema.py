@@ -1,0 +1,116 @@
+"""The ledger's tables, and how they came to be, version by version.
+
+Times are microseconds, of `started_at` since 1970; costs are whole numbers of 10**-12 USD, so that sums are
+exact in every database. Null is "not known", but in `usage_daily`, whose key takes no null: there it is empty
+text.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import BigInteger, Boolean, Column, Date, Index, Integer, MetaData, Table, Text
+from sqlalchemy.engine import Connection
+
+from sluicegate.storage import MigrationStep, version_table
+
+metadata = MetaData()
+
+TOKENS = (
+    "input",
+    "cached_input",
+    "cache_write",
+    "cache_write_1h",
+    "output",
+    "reasoning",
+    "input_audio",
+    "output_audio",
+    "input_image",
+    "output_image",
+)
+
+COSTS = ("cost", "cost_input", "cost_cached_input", "cost_cache_write", "cost_output", "cost_reasoning")
+
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text) for name in names]
+
+
+def _numbers(*names: str) -> list[Column[int]]:
+    return [Column(name, BigInteger) for name in names]
+
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("run", Integer, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("streamed", Boolean, nullable=False),
+    *_texts("request_id", "response_id", "trace_id"),
+    Column("started_at", BigInteger, nullable=False),
+    Column("day", Date, nullable=False),
+    *_texts("endpoint", "caller_id", "caller", "key_id", "team", "user_id"),
+    *_texts("model", "requested_model", "upstream", "upstream_model", "upstream_request_id"),
+    Column("status", Integer),
+    Column("result", Text, nullable=False),
+    *_texts("code", "fault", "finish_reason"),
+    Column("client_left", Boolean, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    *_numbers("wait", "first_byte", "first_token", "last_token", "longest_gap", "duration"),
+    *_numbers(*TOKENS),
+    Column("usage_source", Text, nullable=False),
+    *_numbers(*COSTS),
+    *_texts("upstream_cost", "price_id"),
+    *_numbers("estimated_input", "estimated_output", "bytes_in", "bytes_out", "events", "malformed"),
+    *_texts("gateway", "version"),
+    Index("ledger_of_caller", "caller_id", "id"),
+    Index("ledger_response", "response_id"),
+)
+"""A row for each request; of a background response one for each run. Ids are UUIDs of version 7: ordered by
+time."""
+
+attempts = Table(
+    "ledger_attempts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("n", Integer, primary_key=True, autoincrement=False),
+    *_texts("upstream", "upstream_model", "fault"),
+    Column("status", Integer),
+    *_numbers("started_at", "duration"),
+)
+"""The attempts of requests that had several, counted from 1."""
+
+# What the sums of a day are kept by. Who the people behind a caller are is not among it: they may be many.
+KEYS = ("day", "caller_id", "key_id", "team", "model", "upstream", "upstream_model")
+COUNTS = ("requests", "failed", "client_left", "interrupted", "estimated", "unpriced")
+SUMS = (*COUNTS, *TOKENS, "cost")
+
+usage_daily = Table(
+    "usage_daily",
+    metadata,
+    Column("day", Date, primary_key=True),
+    *(Column(name, Text, primary_key=True) for name in KEYS[1:]),
+    Column("caller", Text),
+    *(Column(name, BigInteger, nullable=False) for name in SUMS),
+)
+"""Sums of the rows of a day, changed in the transaction that adds them. A run after the first counts its
+tokens, and no request.
+"""
+
+usage_users = Table(
+    "usage_users",
+    metadata,
+    Column("day", Date, primary_key=True),
+    Column("caller_id", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    *(Column(name, BigInteger, nullable=False) for name in ("requests", "input", "output", "cost")),
+)
+"""The same for the people behind callers, as far as anybody says who they are."""
+
+versions = version_table("ledger_version", metadata)
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+
+
+MIGRATIONS: Sequence[MigrationStep] = (_create,)

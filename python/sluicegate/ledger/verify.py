@@ -1,0 +1,78 @@
+"""Checking that the sums by day are those of their rows."""
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Any
+
+from sqlalchemy import Table, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from sluicegate.ledger import sums
+from sluicegate.ledger.schema import ledger, usage_daily, usage_users
+from sluicegate.storage import Database
+
+# Rows read at a time.
+_AT_ONCE = 5000
+
+
+async def verify(database: Database) -> list[str]:
+    """What does not agree, in words; nothing where all does. Raises `StoreUnavailable`.
+
+    The oldest day may have lost rows by age, so it is left out, as are the days before it. Each day is looked
+    at in one transaction: a gateway may go on writing.
+    """
+    async with database.read("verify") as connection:
+        first, last = (await connection.execute(select(func.min(ledger.c.day), func.max(ledger.c.day)))).one()
+        kept = (await connection.execute(select(func.min(usage_daily.c.day)))).scalar()
+    if first is None:
+        return []
+    # Rows of the oldest day that has any may be gone already, unless nothing is older than that.
+    day = first if kept == first else first + timedelta(days=1)
+    wrong: list[str] = []
+    while day <= last:
+        async with database.transaction("verify") as connection:
+            wrong += await _verify_day(connection, day)
+        day += timedelta(days=1)
+    return wrong
+
+
+async def _verify_day(connection: AsyncConnection, day: date) -> list[str]:
+    rows: list[Any] = []
+    before = ""
+    found: list[tuple[Table, sums.Sums]] = [(usage_daily, {}), (usage_users, {})]
+    while True:
+        query = select(ledger).where(ledger.c.day == day, ledger.c.id > before).order_by(ledger.c.id)
+        rows = list((await connection.execute(query.limit(_AT_ONCE))).mappings())
+        _merge(found[0][1], sums.by_day(rows))
+        _merge(found[1][1], sums.by_user(rows))
+        if len(rows) < _AT_ONCE:
+            break
+        before = rows[-1]["id"]
+    wrong = []
+    for table, made in found:
+        keys = [column.name for column in table.primary_key]
+        kept: sums.Sums = {
+            tuple(line[name] for name in keys): dict(line)
+            for line in (await connection.execute(select(table).where(table.c.day == day))).mappings()
+        }
+        for key in _ordered({*kept, *made}):
+            names = [column.name for column in table.c if column.name not in keys and column.name != "caller"]
+            for name in names:
+                said, true = kept.get(key, {}).get(name, 0), made.get(key, {}).get(name, 0)
+                if said != true:
+                    about = ", ".join(str(part) for part in key if part)
+                    wrong.append(f"{table.name}: {about}: {name} is {said}, its rows have {true}")
+    return wrong
+
+
+def _ordered(keys: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(keys, key=str)
+
+
+def _merge(into: sums.Sums, more: sums.Sums) -> None:
+    for key, line in more.items():
+        known = into.setdefault(key, line)
+        if known is not line:
+            for name, value in line.items():
+                if isinstance(value, int):
+                    known[name] += value

@@ -1,0 +1,520 @@
+//! `Journal`, `JournalEntry`, `JournalBatch`, `AbandonedSegment`: the journal of the ledger.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+use sluicegate_core::pricing::Cost;
+use sluicegate_core::usage::Usage;
+use sluicegate_journal::{
+    Abandoned, Attempt, Batch, CLOSING_TEXTS, Closing, Counts, Ending, Entry, Full, Journal,
+    OPENING_TEXTS, Opening, Row, Settings, Sync,
+};
+use sluicegate_relay::tally::Progress;
+use sluicegate_relay::{FaultKind, Outcome, Route, Tally, Try};
+
+use crate::decisions::PyArrived;
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX - 1)
+}
+
+fn counts(usage: &Usage) -> Counts {
+    Counts {
+        input: usage.input_tokens,
+        cached_input: usage.cached_input_tokens,
+        cache_write: usage.cache_write_tokens,
+        cache_write_1h: usage.cache_write_1h_tokens,
+        output: usage.output_tokens,
+        reasoning: usage.reasoning_tokens,
+        input_audio: usage.input_audio_tokens,
+        output_audio: usage.output_audio_tokens,
+        input_image: usage.input_image_tokens,
+        output_image: usage.output_image_tokens,
+    }
+}
+
+/// An entry as the relay sees it.
+pub(crate) struct Account {
+    entry: Entry,
+    opened: Instant,
+    has_output: bool,
+    /// What a price policy of the user's own says that it cost.
+    charged: Option<[u64; 6]>,
+}
+
+impl Tally for Account {
+    fn attempt(&mut self, route: &Route) {
+        self.has_output = false;
+        self.entry.attempt(&route.upstream.name, &route.model);
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) {
+        self.entry
+            .progress(progress.token_events, progress.bytes_in);
+        if progress.token_events > 0 && !self.has_output {
+            self.has_output = true;
+            self.entry.first_token(micros(self.opened.elapsed()));
+        }
+        if let Some(usage) = progress.usage {
+            self.entry.usage(&counts(usage), progress.whole);
+        }
+    }
+
+    fn charge(&mut self, costs: Option<[u64; 6]>) {
+        self.charged = costs;
+    }
+
+    fn close(&mut self, outcome: &Outcome) {
+        let mut usage = outcome.usage.as_ref().map(counts).unwrap_or_default();
+        if outcome.estimated {
+            usage.input = usage.input.or(Some(0));
+            usage.output = Some(outcome.counted_output);
+        }
+        let flag = |set: bool| Some(u64::from(set));
+        let time = |time: Option<Duration>| time.map(micros);
+        let asked: Duration = outcome.tries.iter().map(|tried| tried.took).sum();
+        let known = outcome.cost.as_deref().and_then(Cost::in_picodollars);
+        let known = known.or(self.charged);
+        let [
+            cost,
+            cost_input,
+            cost_cached_input,
+            cost_cache_write,
+            cost_output,
+            cost_reasoning,
+        ] = known.map_or([None; 6], |costs| costs.map(Some));
+        let numbers = Closing {
+            status: Some(outcome.status.into()),
+            attempts: Some(outcome.attempts.into()),
+            streamed: flag(outcome.streamed),
+            client_left: flag(outcome.client_left),
+            fault_status: outcome
+                .fault
+                .as_ref()
+                .and_then(|fault| fault.status)
+                .map(u64::from),
+            wait: Some(micros(outcome.duration.saturating_sub(asked))),
+            first_byte: time(outcome.first_byte),
+            first_token: time(outcome.first_token),
+            last_token: time(outcome.last_token),
+            longest_gap: time(outcome.longest_gap),
+            duration: Some(micros(outcome.duration)),
+            estimated: flag(outcome.estimated),
+            bytes_in: Some(outcome.bytes_in),
+            bytes_out: Some(outcome.bytes_out),
+            events: Some(outcome.events),
+            malformed: Some(outcome.malformed),
+            token_events: Some(outcome.token_events),
+            cost,
+            cost_input,
+            cost_cached_input,
+            cost_cache_write,
+            cost_output,
+            cost_reasoning,
+        };
+        let upstream_cost = outcome
+            .usage
+            .as_ref()
+            .and_then(|usage| usage.upstream_cost.as_deref());
+        let texts = [
+            Some(&*outcome.upstream),
+            Some(&*outcome.upstream_model),
+            None,
+            outcome.upstream_request_id.as_deref(),
+            upstream_cost,
+            outcome.finish_reason.as_deref(),
+            outcome.fault.as_ref().map(|fault| fault.kind.as_str()),
+            outcome.answered.as_deref().or(outcome.code),
+        ];
+        // One attempt is the record itself.
+        let tries: &[Try] = if outcome.tries.len() > 1 {
+            &outcome.tries
+        } else {
+            &[]
+        };
+        let attempts: Vec<_> = tries.iter().map(attempt).collect();
+        self.entry.close(&numbers, &usage, &texts, &attempts);
+    }
+}
+
+fn attempt(tried: &Try) -> Attempt<&str> {
+    Attempt {
+        upstream: &tried.upstream,
+        upstream_model: &tried.model,
+        fault: tried.fault.map(FaultKind::as_str),
+        status: tried.status.map(u64::from),
+        began: micros(tried.began),
+        took: micros(tried.took),
+    }
+}
+
+#[pyclass(name = "JournalEntry", module = "sluicegate._core", frozen)]
+pub(crate) struct PyEntry {
+    id: String,
+    account: Mutex<Option<Box<Account>>>,
+}
+
+impl PyEntry {
+    /// The account, which has one keeper.
+    pub(crate) fn take(&self) -> Option<Box<dyn Tally>> {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        account.take().map(|account| account as Box<dyn Tally>)
+    }
+}
+
+#[pymethods]
+impl PyEntry {
+    #[getter]
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+#[pyclass(name = "Journal", module = "sluicegate._core", frozen)]
+pub(crate) struct PyJournal {
+    inner: Journal,
+}
+
+#[pymethods]
+impl PyJournal {
+    #[new]
+    #[pyo3(signature = (folder, *, max_bytes, sync))]
+    fn new(folder: PathBuf, max_bytes: u64, sync: &str) -> PyResult<Self> {
+        let sync = match sync {
+            "never" => Sync::Never,
+            "second" => Sync::Called,
+            "always" => Sync::Always,
+            other => {
+                let message = format!("sync is never, second or always, not '{other}'");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let inner = Journal::new(Settings {
+            folder,
+            bytes: max_bytes,
+            sync,
+        })?;
+        Ok(Self { inner })
+    }
+
+    #[pyo3(signature = (
+        arrived, *, upstream, upstream_model, model, requested_model=None, caller_id=None, caller=None, key_id=None,
+        team=None, user_id=None, response_id=None, trace_id=None, price_id=None, run=1, background=false,
+        estimated_input=None, estimated_output=None,
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn open(
+        &self,
+        arrived: &PyArrived,
+        upstream: &str,
+        upstream_model: &str,
+        model: &str,
+        requested_model: Option<&str>,
+        caller_id: Option<&str>,
+        caller: Option<&str>,
+        key_id: Option<&str>,
+        team: Option<&str>,
+        user_id: Option<&str>,
+        response_id: Option<&str>,
+        trace_id: Option<&str>,
+        price_id: Option<&str>,
+        run: u64,
+        background: bool,
+        estimated_input: Option<u64>,
+        estimated_output: Option<u64>,
+    ) -> Option<PyEntry> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let opening = Opening {
+            started_at: Some(micros(now.unwrap_or_default())),
+            run: Some(run),
+            background: Some(background.into()),
+            streamed: Some(arrived.asks_for_stream().into()),
+            estimated_input,
+            estimated_output,
+        };
+        let about = arrived.about();
+        let texts = [
+            Some(&*about.request_id),
+            response_id,
+            trace_id,
+            about.endpoint.map(|endpoint| endpoint.name()),
+            caller_id,
+            caller,
+            key_id,
+            team,
+            user_id,
+            Some(model),
+            requested_model,
+            Some(upstream),
+            Some(upstream_model),
+            price_id,
+        ];
+        let entry = self.inner.open(&opening, &texts).ok()?;
+        Some(PyEntry {
+            id: entry.id().to_string(),
+            account: Mutex::new(Some(Box::new(Account {
+                entry,
+                opened: Instant::now(),
+                has_output: false,
+                charged: None,
+            }))),
+        })
+    }
+
+    fn take(&self, py: Python<'_>, most: usize) -> PyResult<PyBatch> {
+        let batch = self.inner.take(most);
+        let rows = py_rows(py, &batch.rows)?.unbind();
+        Ok(PyBatch {
+            rows,
+            inner: Mutex::new(Some(batch)),
+        })
+    }
+
+    fn shipped(&self, batch: &PyBatch) {
+        if let Some(batch) = batch.take() {
+            self.inner.shipped(batch);
+        }
+    }
+
+    fn give_back(&self, batch: &PyBatch) {
+        if let Some(batch) = batch.take() {
+            self.inner.give_back(batch);
+        }
+    }
+
+    fn prepare(&self, py: Python<'_>) -> PyResult<bool> {
+        match py.detach(|| self.inner.prepare()) {
+            Ok(()) => Ok(true),
+            Err(Full::Bytes) => Ok(false),
+            Err(Full::Disk(error)) => Err(error.into()),
+        }
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.inner.sync())?)
+    }
+
+    fn abandoned(&self, py: Python<'_>) -> PyResult<Option<PyAbandoned>> {
+        let found = py.detach(|| self.inner.abandoned())?;
+        Ok(found.map(PyAbandoned::new))
+    }
+
+    #[getter]
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+
+    #[getter]
+    fn opened(&self) -> usize {
+        self.inner.opened()
+    }
+
+    #[getter]
+    fn bytes(&self) -> PyResult<u64> {
+        Ok(self.inner.bytes()?)
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+#[pyclass(name = "JournalBatch", module = "sluicegate._core", frozen)]
+pub(crate) struct PyBatch {
+    #[pyo3(get)]
+    rows: Py<PyList>,
+    inner: Mutex<Option<Batch>>,
+}
+
+impl PyBatch {
+    fn take(&self) -> Option<Batch> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.take()
+    }
+}
+
+#[pymethods]
+impl PyBatch {
+    fn __bool__(&self) -> bool {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.as_ref().is_some_and(|batch| !batch.is_empty())
+    }
+}
+
+#[pyclass(name = "AbandonedSegment", module = "sluicegate._core", frozen)]
+pub(crate) struct PyAbandoned {
+    inner: Mutex<Option<Abandoned>>,
+    count: usize,
+}
+
+impl PyAbandoned {
+    fn new(found: Abandoned) -> Self {
+        Self {
+            count: found.rows.len(),
+            inner: Mutex::new(Some(found)),
+        }
+    }
+}
+
+#[pymethods]
+impl PyAbandoned {
+    fn __len__(&self) -> usize {
+        self.count
+    }
+
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = inner.as_ref().map_or(&[][..], |found| &found.rows);
+        let end = first.saturating_add(most).min(rows.len());
+        py_rows(py, rows.get(first..end).unwrap_or_default())
+    }
+
+    fn finish(&self) -> PyResult<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.take() {
+            Some(found) => Ok(found.finish()?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn py_rows<'py>(py: Python<'py>, rows: &[Row]) -> PyResult<Bound<'py, PyList>> {
+    let rows = rows.iter().map(|row| py_row(py, row));
+    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Numbers that are yes or no.
+const FLAGS: [&str; 4] = ["background", "streamed", "client_left", "estimated"];
+
+fn set_numbers(
+    row: &Bound<'_, PyDict>,
+    names: &[&'static str],
+    values: &[Option<u64>],
+) -> PyResult<()> {
+    for (name, value) in names.iter().zip(values) {
+        let name = PyString::intern(row.py(), name);
+        if FLAGS.contains(&name.to_str()?) {
+            row.set_item(name, *value == Some(1))?;
+        } else {
+            // What a database takes, and no count reaches.
+            row.set_item(name, value.map(|value| value.min(i64::MAX as u64)))?;
+        }
+    }
+    Ok(())
+}
+
+fn set_texts<'a>(
+    row: &Bound<'_, PyDict>,
+    names: &[&'static str],
+    values: impl IntoIterator<Item = Option<&'a str>>,
+) -> PyResult<()> {
+    for (name, value) in names.iter().zip(values) {
+        row.set_item(PyString::intern(row.py(), name), value)?;
+    }
+    Ok(())
+}
+
+fn py_row<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let id = uuid::Uuid::from_u128(row.id).to_string();
+    dict.set_item("id", id)?;
+    set_numbers(&dict, Opening::NAMES, &row.opening.values())?;
+    set_texts(
+        &dict,
+        &OPENING_TEXTS,
+        row.texts.iter().map(Option::as_deref),
+    )?;
+    let interrupted = matches!(row.ending, Ending::Interrupted(_));
+    dict.set_item("interrupted", interrupted)?;
+    let mut tries = Vec::new();
+    let (usage, source) = match &row.ending {
+        Ending::Closed {
+            numbers,
+            usage,
+            texts,
+            attempts,
+        } => {
+            set_numbers(&dict, Closing::NAMES, &numbers.values())?;
+            let price = dict.get_item("price_id")?;
+            set_texts(&dict, &CLOSING_TEXTS, texts.iter().map(Option::as_deref))?;
+            if dict.get_item("price_id")?.is_none_or(|id| id.is_none()) {
+                dict.set_item("price_id", price)?;
+            }
+            tries = attempts
+                .iter()
+                .map(|tried| {
+                    (
+                        &*tried.upstream,
+                        &*tried.upstream_model,
+                        tried.fault.as_deref(),
+                        tried.status,
+                        tried.began,
+                        tried.took,
+                    )
+                })
+                .collect();
+            let known = usage.values().iter().any(Option::is_some);
+            let source = match (numbers.estimated, known) {
+                (Some(1), _) => "estimated",
+                (_, true) => "upstream",
+                (_, false) => "none",
+            };
+            (*usage, source)
+        }
+        Ending::Interrupted(seen) => {
+            set_numbers(&dict, Closing::NAMES, &Closing::default().values())?;
+            let numbers = [
+                ("attempts", seen.attempts),
+                ("bytes_in", seen.bytes_in),
+                ("token_events", seen.token_events),
+            ];
+            for (name, value) in numbers {
+                dict.set_item(name, value.min(i64::MAX as u64))?;
+            }
+            dict.set_item("first_token", seen.first_token)?;
+            dict.set_item(
+                "streamed",
+                row.opening.streamed == Some(1) && seen.bytes_in > 0,
+            )?;
+            if let Some((upstream, model)) = &seen.moved {
+                dict.set_item("upstream", &**upstream)?;
+                dict.set_item("upstream_model", &**model)?;
+            }
+            for name in &CLOSING_TEXTS[3..] {
+                dict.set_item(*name, py.None())?;
+            }
+            what_was_used(seen)
+        }
+    };
+    set_numbers(&dict, Counts::NAMES, &usage.values())?;
+    dict.set_item("usage_source", source)?;
+    dict.set_item("tries", tries)?;
+    Ok(dict)
+}
+
+/// Of a reply that nobody saw the end of: what its upstream said where that was all of it, else what was counted.
+fn what_was_used(seen: &sluicegate_journal::Seen) -> (Counts, &'static str) {
+    match seen.usage {
+        Some(usage) if seen.whole => (usage, "upstream"),
+        None if seen.token_events == 0 => (Counts::default(), "none"),
+        usage => {
+            let usage = usage.unwrap_or_default();
+            let counted = Counts {
+                input: usage.input.or(Some(0)),
+                output: Some(seen.token_events),
+                reasoning: usage.reasoning.map(|count| count.min(seen.token_events)),
+                ..usage
+            };
+            (counted, "estimated")
+        }
+    }
+}
