@@ -59,7 +59,7 @@ ROWS = [
     Row("unstated-429", {"status": 429}, elsewhere=True, again=True, state="usable"),
     Row("status-401", {"status": 401}, elsewhere=True, again=False, state="refusing"),
     Row("status-402", {"status": 402}, elsewhere=True, again=False, state="refusing"),
-    Row("status-403", {"status": 403}, elsewhere=True, again=False, state="refusing"),
+    Row("status-403", {"status": 403}, elsewhere=True, again=False, state="ejected"),
     Row("no-model", {"status": 404}, elsewhere=True, again=False, state="refusing"),
     Row("no-file", {"status": 404, "error": NO_FILE}, elsewhere=True, again=False, state="usable"),
     Row("status-409", {"status": 409}, elsewhere=True, again=False, state="usable"),

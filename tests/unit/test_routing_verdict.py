@@ -45,7 +45,7 @@ STATUSES = {
     400: (S, False, False),
     401: (R, True, False),
     402: (R, True, False),
-    403: (R, True, False),
+    403: (F, True, False),
     404: (S, True, False),
     405: (S, False, False),
     408: (S, True, False),

@@ -150,11 +150,14 @@ class Fleet:
         return found
 
     def adopt(self, settings: Settings, others: Collection[str] = ()) -> None:
-        """Go by these settings from now on. `others`: upstreams that are not what they were."""
+        """Go by these settings from now on. `others`: upstreams that are not what they were. Any thread."""
         self._settings = settings
         for upstream in others:
             self._reaches.pop(upstream, None)
-        for load in [*self._loads.values()]:
+        # In one step: the thread that decides may add one meanwhile.
+        for load in (reference() for reference in self._loads.valuerefs()):
+            if load is None:
+                continue
             if _upstream_of(load.name) in others:
                 load.health = self._health(load.name)
             load.health.own.adopt(settings)

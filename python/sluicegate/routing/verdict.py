@@ -8,7 +8,7 @@ everybody.
 import enum
 import json
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sluicegate.routing.stated import seconds_stated
 
@@ -103,13 +103,15 @@ ABORTED = Verdict(Effect.FAILURE, elsewhere=False, again=False, reason="abort")
 _MAY_DIFFER = frozenset({404, 408, 409, 425, 501})
 # The statuses that name a reason each; of others only the class is told.
 _NAMED = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 529})
-_OF_ACCOUNT = frozenset({401, 402, 403})
+# Many answer 403 to what a client has sent (OpenRouter's moderation and guardrails), and no client may have a
+# deployment left alone for minutes: where each request is refused so, it is ejected.
+_OF_ACCOUNT = {401: Effect.REFUSED, 402: Effect.REFUSED, 403: Effect.FAILURE}
 _MAY_STATE_A_WAIT = frozenset({429, 503, 529})
 
 # An error inside a reply says which status it would have had.
 _WITH_STATUS = frozenset({"status", "in_band_error"})
 
-# A body that says more than that is none that says which model is missing.
+# A body that says more than that is no short word about a model or an account.
 _LONGEST_REFUSAL = 16 * 1024
 
 
@@ -127,7 +129,7 @@ def verdict_of(fault: Failure, wall: float, *, own_account: bool = True, own_mod
         return _KINDS["in_band_error"]
     reason = str(status) if status in _NAMED else f"{status // 100}xx"
     if status in _OF_ACCOUNT:
-        effect = Effect.REFUSED if own_account else Effect.NOTHING
+        effect = _OF_ACCOUNT[status] if own_account else Effect.NOTHING
         return Verdict(effect, elsewhere=True, again=False, reason=reason)
     if status in _MAY_STATE_A_WAIT:
         wait = seconds_stated(fault.headers, wall)
@@ -170,21 +172,26 @@ def lacks_model(body: bytes) -> bool:
     Other things can be missing that a client names: an endpoint, a file, a conversation. OpenAI says so in
     `code`, vLLM and SGLang in `param`, Ollama and Anthropic in a `message` that begins with the word.
     """
-    if not 0 < len(body) <= _LONGEST_REFUSAL:
-        return False
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    error = document.get("error", document) if isinstance(document, dict) else None
+    error = _error_in(body)
     if isinstance(error, str):
         return _begins_with_model(error)
-    if not isinstance(error, dict):
+    if error is None:
         return False
     if error.get("code") == "model_not_found" or error.get("param") == "model":
         return True
     message = error.get("message")
     return isinstance(message, str) and _begins_with_model(message)
+
+
+def _error_in(body: bytes) -> dict[str, Any] | str | None:
+    if not 0 < len(body) <= _LONGEST_REFUSAL:
+        return None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    error = document.get("error", document) if isinstance(document, dict) else None
+    return error if isinstance(error, dict | str) else None
 
 
 def _begins_with_model(message: str) -> bool:
