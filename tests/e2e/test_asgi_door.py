@@ -22,6 +22,7 @@ from sluicegate.config import load_data
 from sluicegate.gateway import Gateway, create_app
 from sluicegate.pricing import Cost, UsageLike
 from sluicegate.testing import Fault, Script, ScriptedUpstream
+from sluicegate.testing.forms import parts_of
 
 CHAT = {"model": "small", "messages": []}
 PATH = "/v1/chat/completions"
@@ -134,6 +135,23 @@ async def test_a_reply_that_is_large_comes_whole(
     reply = await client.post(PATH, json=CHAT)
     [choice] = reply.json()["choices"]
     assert len(choice["message"]["content"]) == 50 * 100_000
+
+
+async def test_audio_comes_and_goes(client: httpx.AsyncClient, upstream: ScriptedUpstream) -> None:
+    upstream.script = Script(tokens=4)
+    asked = {"model": "small", "input": "Hi", "voice": "alloy"}
+    said = await client.post("/v1/audio/speech", json=asked)
+    assert (said.status_code, len(said.content)) == (200, 4 * 1024)
+    audio = bytes(range(256)) * 4096
+    heard = await client.post(
+        "/v1/audio/transcriptions", data={"model": "small"}, files={"file": ("a.wav", audio, "audio/wav")}
+    )
+    assert heard.json()["text"] == "A sluice lets water"
+    got = parts_of(upstream.requests[-1].request)
+    assert got is not None
+    assert [(part.name, part.content) for part in got] == [("model", b"small"), ("file", audio)]
+    wrong = await client.post("/v1/audio/transcriptions", data={"model": "small"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "invalid_body")
 
 
 async def test_events_come_as_they_are_made(client: httpx.AsyncClient, upstream: ScriptedUpstream) -> None:

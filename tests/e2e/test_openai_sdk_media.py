@@ -98,11 +98,10 @@ async def test_an_image_is_streamed(sdk: Stand) -> None:
     sdk.upstream.script = Script(usage=USAGE)
     stream = await sdk.client.images.generate(model=MODEL, prompt="a boat", stream=True, partial_images=1)
     events = [event async for event in stream]
-    assert [event.type for event in events] == [
-        "image_generation.partial_image",
-        "image_generation.completed",
-    ]
-    assert extra(events[-1].usage)["cost"] == COST
+    first, last = events
+    assert first.type == "image_generation.partial_image"
+    assert last.type == "image_generation.completed"
+    assert extra(last.usage)["cost"] == COST
 
 
 async def test_texts_are_moderated(sdk: Stand) -> None:

@@ -109,7 +109,12 @@ pub(crate) async fn parse(
 ) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
     let mut facts = wanted.of_head(headers);
     if let Some(content_type) = endpoint.form_of(headers) {
-        let uploaded = upload::whole(content_type, body).map_err(Refusal::Form)?;
+        let content_type = content_type.to_vec();
+        let scanned = offload(body.len() > LARGE, move || {
+            upload::whole(&content_type, body)
+        });
+        let uploaded = scanned.await.ok_or(Refusal::Stopping)?;
+        let uploaded = uploaded.map_err(Refusal::Form)?;
         return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
     }
     let by_body = facts.by_body;
