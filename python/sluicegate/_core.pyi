@@ -55,6 +55,7 @@ __all__ = [
     "Usage",
     "UsageMeter",
     "__version__",
+    "affinity_of_chat",
     "affinity_of_key",
     "error_message",
     "find_items",
@@ -529,7 +530,7 @@ class RequestRecord:
     model: Final[str]
     """The public name, where it is a configured one; a metric label, so nothing a client can make up."""
     requested_model: Final[str | None]
-    """What the client asked for, where that is not configured."""
+    """What the client asked for, where that is not `model`: an alias, what a wildcard matched, or unknown."""
     code: Final[str | None]
     """The `code` of the error that the gateway answered with."""
     path: Final[str | None]
@@ -619,6 +620,9 @@ class Rendezvous:
     def __new__(cls, names: list[str], weights: list[float]) -> Rendezvous: ...
     def ranked(self, key: int, most: int) -> list[int]:
         """The positions of the first `most` places for `key`, 64 bits."""
+
+def affinity_of_chat(body: bytes) -> int | None:
+    """`Arrived.affinity` of a request to Chat Completions or Messages. Raises `ParseError`."""
 
 def affinity_of_key(key: bytes) -> int:
     """`Arrived.affinity` of all requests with this `prompt_cache_key`."""

@@ -8,6 +8,7 @@ from sluicegate.cli.importing import import_
 from sluicegate.cli.init import init
 from sluicegate.cli.ledger import ledger, usage
 from sluicegate.cli.profiles import profiles
+from sluicegate.cli.route import route
 from sluicegate.cli.scripted import demo, mock
 from sluicegate.cli.serve import serve
 
@@ -33,7 +34,7 @@ def main() -> None:
     """A streaming gateway for LLM traffic."""
 
 
-for _command in (serve, init, check, explain, profiles, import_, schema, usage, ledger, mock, demo):
+for _command in (serve, init, check, route, explain, profiles, import_, schema, usage, ledger, mock, demo):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -39,7 +39,7 @@ class AffinityConfig(Section):
         "request does not have it: `prompt_cache_key`, else the conversation's beginning.",
     )
     load_factor: float = Field(
-        default=1.25,
+        default=1.75,
         ge=1.0,
         le=100.0,
         description="How many times the mean of streams a deployment may have before a conversation goes to "

@@ -66,7 +66,7 @@ class Call:
 
     __slots__ = (
         "admitted", "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "headers", "model",
-        "plan", "priced_usage", "route", "run", "serving", "streams",
+        "plan", "priced_usage", "route", "run", "serving", "streams", "tried",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
@@ -88,6 +88,8 @@ class Call:
         self.plan: Plan | None = None
         self.route: Route | None = None
         """The one that serves, or was tried last."""
+        self.tried: Sequence[tuple[bytes, bytes]] = ()
+        """What a reply says of that."""
         self.streams = False
         """It counts as a stream under way."""
         self.code: str | None = None

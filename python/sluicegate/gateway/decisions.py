@@ -13,6 +13,7 @@ from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
 from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
+from sluicegate.gateway.attempt_headers import attempt_headers
 from sluicegate.gateway.call import Call, Continued, Run
 from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply
@@ -226,8 +227,10 @@ class Decider:
         if isinstance(step, NoRoute):
             self._refuse(call, self._told(call, step))
             return
-        route, last, after, _ = step
+        route, last, after, deployment = step
         call.route = route
+        call.tried = attempt_headers(model, deployment, route, 1)
+        headers = [*call.headers, *call.tried]
         pricing = call.serving.prices.pricing(model, route)
         try:
             entry = open_entry(state.ledger, call, arrived, route)
@@ -241,7 +244,7 @@ class Decider:
                 pricing=pricing,
                 last=last,
                 after=after,
-                headers=call.headers,
+                headers=headers,
                 request=request,
                 response_id=new_response_id() if run is None else run.response_id,
                 keep=self._bytes_to_copy(call, arrived.request) if run is None else None,
@@ -249,7 +252,7 @@ class Decider:
             )
         else:
             taken = arrived.forward(
-                route, pricing=pricing, last=last, after=after, headers=call.headers, entry=entry
+                route, pricing=pricing, last=last, after=after, headers=headers, entry=entry
             )
         if taken and arrived.stream:
             call.streams = True
@@ -280,13 +283,15 @@ class Decider:
         step = NoRoute(event.fault) if lacks else plan.next(event.fault)
         if isinstance(step, NoRoute):
             reply = _written(call, self._told(call, step))
-            if event.reply(reply.status, reply.headers, reply.body):
+            if event.reply(reply.status, [*reply.headers, *call.tried], reply.body):
                 call.code = reply.code
             return
-        route, last, after, _ = step
+        route, last, after, deployment = step
         call.route = route
+        call.tried = attempt_headers(model, deployment, route, event.attempts + 1)
+        headers = [*call.headers, *call.tried]
         pricing = call.serving.prices.pricing(model, route)
-        event.attempt(route, pricing=pricing, last=last, after=after, headers=call.headers)
+        event.attempt(route, pricing=pricing, last=last, after=after, headers=headers)
 
     def _told(self, call: Call, step: NoRoute) -> ErrorReply:
         fault = step.fault
@@ -320,12 +325,12 @@ class Decider:
         if call is None:
             state.recorder.record(undecided_record(event, state.serving))
             return
-        # First of all, since what follows may fail: the deployment has one request fewer.
-        if call.plan is not None:
-            call.plan.ended(event.outcome)
         # It may still be on its way elsewhere, and come back.
         call.arrived = None
         try:
+            # First of all, since what follows may fail: the deployment has one request fewer.
+            if call.plan is not None:
+                call.plan.ended(event.outcome)
             self._record(event, call)
         finally:
             if call.admitted is not None:

@@ -23,7 +23,7 @@ class Affinity:
     A request of no conversation goes to who has less to do.
     """
 
-    def __init__(self, random: Random, *, header: str | None = None, load_factor: float = 1.25) -> None:
+    def __init__(self, random: Random, *, header: str | None = None, load_factor: float = 1.75) -> None:
         self._header = header
         self._load_factor = load_factor
         self._otherwise = LeastBusy(random)

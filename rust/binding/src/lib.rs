@@ -59,7 +59,7 @@ mod _core {
     #[pymodule_export]
     use super::record::PyRecord;
     #[pymodule_export]
-    use super::rendezvous::{PyRendezvous, affinity_of_key};
+    use super::rendezvous::{PyRendezvous, affinity_of_chat, affinity_of_key};
     #[pymodule_export]
     use super::request::PyRequest;
     #[pymodule_export]

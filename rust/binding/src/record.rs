@@ -87,11 +87,10 @@ impl PyRecord {
         line.text("result", &self.result);
         line.seconds("duration", self.duration);
         line.text_of("key", self.key.as_deref());
-        if self.model.is_empty() {
-            line.text_of("requested_model", self.requested_model.as_deref());
-        } else {
+        if !self.model.is_empty() {
             line.text("model", &self.model);
         }
+        line.text_of("requested_model", self.requested_model.as_deref());
         line.text_of("code", self.code.as_deref());
         line.text_of("path", self.path.as_deref());
         line.text_of("response_id", self.response_id.as_deref());

@@ -1,10 +1,14 @@
 //! `Rendezvous`: the order of a model's deployments for a conversation.
 
+use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use sluicegate_core::limits::Limits;
 use sluicegate_core::rendezvous::Rendezvous;
-use sluicegate_core::request::affinity;
+use sluicegate_core::request::{Request, affinity};
+
+use crate::errors;
 
 #[pyclass(name = "Rendezvous", module = "sluicegate._core", frozen)]
 pub(crate) struct PyRendezvous {
@@ -28,6 +32,13 @@ impl PyRendezvous {
     fn ranked(&self, key: u64, most: usize) -> Vec<usize> {
         self.inner.ranked(key, most)
     }
+}
+
+#[pyfunction]
+pub(crate) fn affinity_of_chat(py: Python<'_>, body: PyBackedBytes) -> PyResult<Option<u64>> {
+    let parsed = Request::parse_conversation(Bytes::from_owner(body), &Limits::default());
+    let (_, affinity) = parsed.map_err(|error| errors::parse_error(py, &error))?;
+    Ok(affinity)
 }
 
 #[pyfunction]
