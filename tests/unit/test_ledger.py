@@ -1,0 +1,182 @@
+"""Rows, sums and reports of the ledger, on a database of its own."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import func, select
+
+from harness import postgres
+from sluicegate._core import Journal
+from sluicegate.config import StorageConfig
+from sluicegate.ledger import Period, open_database, report
+from sluicegate.ledger.retention import tidy
+from sluicegate.ledger.row import MOST_TOKENS, PICO, result_of, row_of
+from sluicegate.ledger.schema import COSTS, TOKENS, attempts, ledger, usage_daily
+from sluicegate.ledger.shipping import Shipping
+from sluicegate.ledger.verify import verify
+from sluicegate.storage import Database
+
+UTC = ZoneInfo("UTC")
+NOON = 1_795_348_800 * 10**6
+"""2026-11-22T12:00:00Z."""
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """A record of the journal: a request that was served."""
+    names = [*ledger.c.keys(), "interrupted", "estimated", "fault_status", "token_events", "tries"]
+    made = dict.fromkeys(names)
+    made |= {"id": new_id(), "run": 1, "attempts": 1, "started_at": NOON, "status": 200, "model": "m"}
+    made |= {"background": False, "streamed": True, "client_left": False, "interrupted": False, "tries": []}
+    made |= {"usage_source": "upstream", "input": 10, "output": 5, "cost": 3 * PICO, "upstream": "up"}
+    return {**made, **fields}
+
+
+def new_id(milliseconds: int | None = None) -> str:
+    now = int(time.time() * 1000) if milliseconds is None else milliseconds
+    return str(uuid.UUID(int=(now << 80) | uuid.uuid4().int >> 48))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    with contextlib.ExitStack() as stack:
+        url = None
+        if request.param == "postgresql":
+            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
+        opened = open_database(StorageConfig(directory=str(tmp_path), database=url))
+        yield opened
+        await opened.close()
+
+
+def shipping(database: Database, zone: ZoneInfo = UTC) -> Shipping:
+    return Shipping(database, zone, "host:1", "0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "result"),
+    [
+        ({}, "ok"),
+        ({"interrupted": True, "status": None}, "interrupted"),
+        ({"client_left": True, "status": 499}, "client_left"),
+        ({"client_left": True, "background": True}, "cancelled"),
+        ({"fault": "status", "status": 400}, "refused"),
+        ({"fault": "status", "status": 429}, "failed"),
+        ({"fault": "status", "status": 502}, "failed"),
+        ({"fault": "untranslatable", "status": 400}, "refused"),
+        ({"fault": "truncated", "status": 200}, "failed"),
+        ({"finish_reason": "abort"}, "failed"),
+        ({"status": 503}, "failed"),
+    ],
+)
+def test_how_a_request_ended(fields: dict[str, Any], result: str) -> None:
+    assert result_of(record(**fields)) == result
+
+
+def test_a_day_begins_where_the_ledger_is_kept() -> None:
+    late = record(started_at=NOON + 11 * 3600 * 10**6 + 1800 * 10**6)
+    assert row_of(late, UTC, "", "")["day"] == date(2026, 11, 22)
+    assert row_of(late, ZoneInfo("Europe/Berlin"), "", "")["day"] == date(2026, 11, 23)
+
+
+def test_what_an_upstream_makes_up_is_not_known() -> None:
+    row = row_of(record(finish_reason="a\0b", output=MOST_TOKENS + 1, cost=2**62), UTC, "", "")
+    assert (row["finish_reason"], row["output"], row["cost"], row["input"]) == ("a\ufffdb", None, None, 10)
+
+
+async def test_rows_that_come_again_change_nothing(database: Database) -> None:
+    ships = shipping(database)
+    records = [record(caller="ann", caller_id="id:ann") for _ in range(3)]
+    assert await ships.ship(records) == 3
+    assert await ships.ship([*records, record(caller="ann", caller_id="id:ann")]) == 1
+    [line] = await report(database, ["caller"], Period())
+    assert line.group == {"caller": "ann"}
+    assert (line.sums["requests"], line.sums["input"], line.sums["cost"]) == (4, 40, 12 * PICO)
+    assert await verify(database) == []
+
+
+async def test_a_second_run_counts_its_tokens_and_no_request(database: Database) -> None:
+    await shipping(database).ship([record(), record(run=2)])
+    [line] = await report(database, ["model"], Period())
+    assert (line.sums["requests"], line.sums["output"]) == (1, 10)
+
+
+async def test_several_attempts_are_kept(database: Database) -> None:
+    tries = [("a", "x", "connect", None, 0, 5), ("b", "y", None, 200, 5, 50)]
+    await shipping(database).ship([record(tries=tries), record()])
+    async with database.read("test") as connection:
+        found = (await connection.execute(select(attempts).order_by(attempts.c.n))).all()
+    assert [(row.n, row.upstream, row.fault, row.started_at) for row in found] == [
+        (1, "a", "connect", NOON),
+        (2, "b", None, NOON + 5),
+    ]
+
+
+async def test_sums_stay_at_their_bound(database: Database) -> None:
+    ships = shipping(database)
+    await ships.ship([record()])
+    async with database.transaction("test") as connection:
+        await connection.execute(usage_daily.update().values(output=2**62 - 2))
+    await ships.ship([record()])
+    [line] = await report(database, ["model"], Period())
+    assert (line.sums["output"], line.sums["input"]) == (2**62, 20)
+    [wrong] = await verify(database)
+    assert "output" in wrong
+
+
+async def test_reports_by_day_caller_and_user(database: Database) -> None:
+    day = 24 * 3600 * 10**6
+    await shipping(database).ship(
+        [
+            record(caller="ann", caller_id="id:a", user_id="u1"),
+            record(caller="ann", caller_id="id:a", user_id="u2", started_at=NOON + day, cost=9 * PICO),
+            record(caller="bob", caller_id="id:b", started_at=NOON + day, client_left=True, cost=None),
+        ]
+    )
+    lines = await report(database, ["day"], Period())
+    assert [(line.group["day"], line.sums["requests"]) for line in lines] == [
+        ("2026-11-22", 1),
+        ("2026-11-23", 2),
+    ]
+    lines = await report(database, ["user"], Period(), caller="id:a")
+    assert [(line.group["user"], line.sums["cost"]) for line in lines] == [("u2", 9 * PICO), ("u1", 3 * PICO)]
+    [line] = await report(database, ["caller"], Period(first=date(2026, 11, 23)), caller="bob")
+    assert (line.sums["client_left"], line.sums["unpriced"]) == (1, 1)
+    assert await report(database, ["caller"], Period(last=date(2026, 11, 21))) == []
+    with pytest.raises(ValueError, match="by day, caller and user only"):
+        await report(database, ["user", "model"], Period())
+
+
+async def test_old_rows_go_and_their_sums_stay(database: Database) -> None:
+    old = int(time.time() * 1000) - 10 * 24 * 3600 * 1000
+    records = [record(id=new_id(old + number)) for number in range(1001)]
+    await shipping(database).ship([*records, record()])
+    assert await tidy(database, 9) == 1001
+    assert await tidy(database, 9) == 0
+    async with database.read("test") as connection:
+        assert await connection.scalar(select(func.count()).select_from(ledger)) == 1
+    [line] = await report(database, ["model"], Period())
+    assert line.sums["requests"] == 1002
+
+
+def test_the_journal_names_what_the_ledger_keeps(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", max_bytes=0, sync="never")
+    assert (journal.waiting, journal.opened, bool(journal.take(9))) == (0, 0, False)
+    assert journal.abandoned() is None
+    journal.close()
+    assert journal.bytes == 0
+    assert {*TOKENS, *COSTS} <= set(ledger.c.keys())
+    with pytest.raises(ValueError, match="never, second or always"):
+        Journal(tmp_path / "journal", max_bytes=0, sync="now and then")
