@@ -193,6 +193,11 @@ class Ended:
     kept: bytes | None = None
     request: Any = None
     not_kept: str | None = None
+    charged: list[Any] = field(default_factory=list)
+    """What its entry in the ledger was told that it cost."""
+
+    def charge(self, costs: tuple[int, ...] | None) -> None:
+        self.charged.append(costs)
 
     def record(
         self,
@@ -304,6 +309,7 @@ class FakeExchange:
         self._waiting = b""
         self._sent = b""
         self._ended = self._aborted = False
+        self.charged: list[Any] = []
         given = dict(headers)
         scheme, _, token = given.get(b"authorization", b"").partition(b" ")
         key = token if scheme.lower() == b"bearer" else given.get(b"x-api-key")
@@ -432,6 +438,7 @@ class FakeExchange:
                 self._sent if fits else None,
                 event.request if keep is not None else None,
                 "too_large" if keep is not None and len(self._sent) > keep else None,
+                self.charged,
             )
         )
 

@@ -25,7 +25,10 @@ async def test_a_policy_of_ones_own_is_asked_once_for_each_usage(start_gateway: 
     usage = FakeUsage(input_tokens=1000, cached_input_tokens=400, output_tokens=50)
     prices = OwnPrices()
 
+    charged: list[list[Any]] = []
+
     def script(exchange: FakeExchange) -> None:
+        charged.append(exchange.charged)
         assert exchange.forwarded["pricing"] is None
         members = exchange.price(usage)
         assert members is not None
@@ -37,6 +40,10 @@ async def test_a_policy_of_ones_own_is_asked_once_for_each_usage(start_gateway: 
     [line] = await gateway.requests()
     assert line["cost"] == "0.00084"
     assert prices.asked == [usage], "what was spliced is what is recorded"
+    [[costs]] = charged
+    assert costs[0] == 840 * 10**6 == sum(costs[1:5]), (
+        "its entry in the ledger is closed with the same, in 10**-12 USD"
+    )
 
 
 async def test_a_policy_of_ones_own_that_knows_no_price_makes_the_cost_null(start_gateway: Start) -> None:
