@@ -159,7 +159,9 @@ def test_a_clock_that_is_set_back_begins_no_day_again() -> None:
 def test_the_ledger_raises_a_window_and_never_lowers_it() -> None:
     window = CalendarWindow("day", UTC)
     window.advance(at(0))
-    window.raise_to(window.began, 50)
-    window.raise_to(window.began, 20)
-    window.raise_to(window.began - 86400, 99)
+    place = window.recall(START, at(0))
+    assert place is not None
+    window.raise_to(place, 50)
+    window.raise_to(place, 20)
+    window.raise_to(place - 86400, 99)
     assert window.used == 50

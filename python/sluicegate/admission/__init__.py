@@ -5,8 +5,9 @@ from sluicegate.admission.counters import Counters, Moment
 from sluicegate.admission.estimate import Estimates
 from sluicegate.admission.headers import anthropic, openai
 from sluicegate.admission.keyring import Keyring, key_digest
-from sluicegate.admission.limiter import Admitted, Limiter, Wish
+from sluicegate.admission.limiter import Admitted, Limiter, Spending, Wish
 from sluicegate.admission.limits import Excess, Lease
+from sluicegate.admission.windows import begins
 
 __all__ = [
     "ANYONE",
@@ -19,8 +20,10 @@ __all__ = [
     "Lease",
     "Limiter",
     "Moment",
+    "Spending",
     "Wish",
     "anthropic",
+    "begins",
     "key_digest",
     "openai",
 ]

@@ -46,7 +46,7 @@ class Counters:
     """The windows of every subject that has a limit. They live as long as the process."""
 
     def __init__(self, zone: tzinfo) -> None:
-        self._zone = zone
+        self.zone = zone
         self._windows: dict[CounterKey, Window] = {}
         self._users: OrderedDict[str, dict[CounterKey, Window]] = OrderedDict()
 
@@ -71,6 +71,10 @@ class Counters:
             known = windows[key] = self._made(key)
         return known
 
+    def known(self, key: CounterKey) -> Window | None:
+        """The window of `key`, where there is one."""
+        return self._windows.get(key)
+
     def _forget_one(self) -> None:
         for _ in range(_LOOKED_AT):
             user, windows = next(iter(self._users.items()))
@@ -82,4 +86,4 @@ class Counters:
                 return
 
     def _made(self, key: CounterKey) -> Window:
-        return InProgress() if key.window == "" else window_for(key.window, self._zone)
+        return InProgress() if key.window == "" else window_for(key.window, self.zone)

@@ -45,6 +45,11 @@ class Keyring:
         return {caller.name: caller.owner for _, caller in self._callers.values() if caller.name is not None}
 
     @property
+    def callers(self) -> list[Caller]:
+        """One for each key."""
+        return [caller for _, caller in self._callers.values()]
+
+    @property
     def digests(self) -> list[bytes] | None:
         """SHA-256 of all keys; None where none is needed."""
         return list(self._callers) or None

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal, Protocol
 
 from sluicegate.admission.caller import Caller
 from sluicegate.admission.counters import CounterKey, Counters, Moment, Resource
 from sluicegate.admission.estimate import Estimates
 from sluicegate.admission.limits import PICO, Demand, Excess, Lease, Limit, Used, admit
-from sluicegate.admission.windows import Window
+from sluicegate.admission.windows import Unit, Window
 from sluicegate.config import Amounts, Config, LimitSet, Rate
 
 LONGEST_USER = 128
@@ -68,6 +69,31 @@ class Admitted:
         self.lease.settle(Used(demand.requests, demand.input + demand.output, demand.cost))
 
 
+class Spending(Protocol):
+    """What was used by one caller with one key, or by one user of a caller, as the ledger has it."""
+
+    @property
+    def window(self) -> Literal["lately", "day", "week", "month"]: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def caller_id(self) -> str: ...
+    @property
+    def key_id(self) -> str: ...
+    @property
+    def team(self) -> str: ...
+    @property
+    def user_id(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def cost(self) -> int: ...
+
+
 Price = Callable[[int, int], Decimal | None]
 """What so many tokens of input and output cost, in USD; None: not known."""
 
@@ -76,6 +102,7 @@ class Limiter:
     """For the thread that decides."""
 
     def __init__(self, config: Config, counters: Counters, estimates: Estimates) -> None:
+        self._config = config
         self._counters = counters
         self._estimates = estimates
         self._users = None if config.users is None else config.limits[config.users.limits]
@@ -109,6 +136,67 @@ class Limiter:
         demand = Demand(wish.requests, wish.concurrent, input, output, cost)
         lease = admit(limits, demand, Moment.now())
         return lease if isinstance(lease, Excess) else Admitted(lease, demand, wish, estimates)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody has a limit."""
+        return not self._config.limits
+
+    @property
+    def limits_users(self) -> bool:
+        return self._users is not None
+
+    def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
+        """Count what other processes have used, those before this one among them."""
+        for caller in callers:
+            models = {name for _, _, limits in caller.limits for name in limits.models}
+            for model in ("", *models):
+                self._limits(Wish(caller, model, None, 0, None))
+        clock = Moment.now()
+        sums: dict[tuple[int, int], tuple[Window, int]] = {}
+        for each in spent:
+            for window, amount in self._windows_of(each):
+                window.advance(clock)
+                place = window.recall(each.at, clock)
+                if place is not None:
+                    at = id(window), place
+                    sums[at] = window, amount + sums.get(at, (window, 0))[1]
+        for (_, place), (window, amount) in sums.items():
+            window.raise_to(place, amount)
+
+    def _windows_of(self, spent: Spending) -> Iterable[tuple[Window, int]]:
+        units: tuple[Unit, ...] = ("minute", "hour") if spent.window == "lately" else (spent.window,)
+        amounts: tuple[tuple[Resource, int], ...] = (
+            ("requests", spent.requests),
+            ("tokens", spent.tokens),
+            ("cost", spent.cost),
+        )
+        user = f"user:{spent.caller_id}:{spent.user_id}" if spent.user_id and self._users is not None else ""
+        # The sums of users have no key, and those of callers no user.
+        subjects = [
+            subject
+            for subject, is_there in (
+                (f"caller:{spent.caller_id}", spent.key_id),
+                (f"key:{spent.key_id}", spent.key_id),
+                (f"team:{spent.team}", spent.team),
+            )
+            if is_there
+        ]
+        for unit in units:
+            for resource, amount in amounts:
+                for model in {"", spent.model}:
+                    for subject in subjects:
+                        window = self._counters.known(CounterKey(subject, resource, model, unit))
+                        if window is not None and amount:
+                            yield window, amount
+                    if user and amount and self._limits_user(resource, model, unit):
+                        key = CounterKey(user, resource, model, unit)
+                        yield self._counters.user_window(user, key), amount
+
+    def _limits_user(self, resource: Resource, model: str, unit: Unit) -> bool:
+        limits: Amounts | None = self._users if not model else self._users and self._users.models.get(model)
+        rates: tuple[Rate, ...] = () if limits is None else getattr(limits, resource)
+        return any(rate.window == unit for rate in rates)
 
     def refuses_unpriced(self, caller: Caller) -> bool:
         """Whether a limit of its cost lets no request pass whose price is not known."""

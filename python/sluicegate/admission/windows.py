@@ -6,7 +6,7 @@ room comes back up to one twelfth of the window late, and never early. A calenda
 that day, week or month adds up.
 """
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Literal, Protocol
 
 Unit = Literal["minute", "hour", "day", "week", "month"]
@@ -42,6 +42,12 @@ class Window(Protocol):
 
     def correct(self, place: int, amount: int) -> None:
         """What was counted at `place` was really `amount` more, or less."""
+
+    def recall(self, at: float, clock: Clock) -> int | None:
+        """The place of what was counted at the time `at` by another process; None where it counts no more."""
+
+    def raise_to(self, place: int, amount: int) -> None:
+        """At least `amount` is counted at `place`, which `recall` gave."""
 
     def wait(self, amount: int, limit: int, clock: Clock) -> float:
         """Seconds until `amount` more would be within `limit`, if nothing else came; the window's length
@@ -91,6 +97,16 @@ class SlidingWindow:
             self._amounts[place % _KEPT] += amount
             self.used += amount
 
+    def recall(self, at: float, clock: Clock) -> int | None:
+        place = min(int((clock.monotonic - (clock.wall - at)) / self._slice), self._number)
+        return place if self._number - place < _KEPT else None
+
+    def raise_to(self, place: int, amount: int) -> None:
+        more = amount - self._amounts[place % _KEPT]
+        if more > 0:
+            self._amounts[place % _KEPT] += more
+            self.used += more
+
     def wait(self, amount: int, limit: int, clock: Clock) -> float:
         left = self.used
         for place in range(self._number - _SLICES, self._number + 1):
@@ -139,15 +155,12 @@ class CalendarWindow:
         if place == self._began:
             self.used += amount
 
-    def raise_to(self, began: int, amount: int) -> None:
-        """The ledger has `amount` for the window that began then: it is at least that."""
-        if began == self._began:
-            self.used = max(self.used, amount)
-
-    @property
-    def began(self) -> int:
-        """Seconds since 1970, UTC."""
+    def recall(self, at: float, clock: Clock) -> int | None:
         return self._began
+
+    def raise_to(self, place: int, amount: int) -> None:
+        if place == self._began:
+            self.used = max(self.used, amount)
 
     def wait(self, amount: int, limit: int, clock: Clock) -> float:
         return self.reset(clock)
@@ -173,6 +186,12 @@ class InProgress:
 
     def correct(self, place: int, amount: int) -> None:
         self.used += amount
+
+    def recall(self, at: float, clock: Clock) -> int | None:
+        return None
+
+    def raise_to(self, place: int, amount: int) -> None:
+        pass
 
     def wait(self, amount: int, limit: int, clock: Clock) -> float:
         return 1.0
@@ -200,6 +219,12 @@ def _days_on(day: datetime, days: int, zone: tzinfo) -> datetime:
     # Of the calendar, not of 24 hours: a day on which clocks are changed is longer or shorter.
     moved = day.replace(tzinfo=None) + timedelta(days=days)
     return moved.replace(tzinfo=zone)
+
+
+def begins(zone: tzinfo, wall: float) -> dict[Calendar, date]:
+    """The days on which the calendar windows around `wall` began."""
+    units: tuple[Calendar, ...] = ("day", "week", "month")
+    return {unit: datetime.fromtimestamp(bounds(unit, zone, wall)[0], zone).date() for unit in units}
 
 
 def window_for(unit: Unit, zone: tzinfo) -> Window:

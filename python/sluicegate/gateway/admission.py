@@ -1,12 +1,12 @@
 """Who may have what: the caller of a request, the model that it asks for, and how much. Refusals are data."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from sluicegate.admission import Admitted, Caller, Excess, Keyring, Limiter, Wish
+from sluicegate.admission import Admitted, Caller, Excess, Keyring, Limiter, Spending, Wish
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
 
@@ -127,6 +127,10 @@ class Admission:
     def digests(self) -> list[bytes] | None:
         """SHA-256 of the keys that may call, for the front to refuse others by; None: anyone may."""
         return self._keys.digests
+
+    def recall(self, spent: Iterable[Spending]) -> None:
+        """Count what other processes have used. For the thread that decides."""
+        self._limiter.recall(self._keys.callers, spent)
 
     @property
     def limiter(self) -> Limiter:

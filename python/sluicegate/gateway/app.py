@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC
 
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
-from sluicegate.admission import Counters, Estimates, Keyring, Limiter
+from sluicegate.admission import Counters, Estimates, Keyring, Limiter, begins
 from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
@@ -36,10 +37,14 @@ from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
+from sluicegate.storage import StoreUnavailable
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
 CLOSE_SECONDS = 5.0
+
+# A database that is away must not keep the gateway from serving.
+RECALL_SECONDS = 15.0
 
 # Of the time that a drain may take, what background responses may use to end by themselves.
 BACKGROUND_SHARE = 0.9
@@ -213,6 +218,24 @@ class Gateway:
             threads=state.config.server.threads,
         )
 
+    async def recall(self) -> None:
+        """Count towards limits what the ledger says was used before this process was started.
+
+        Where it cannot be read in time, that is logged, and limits count from now.
+        """
+        state = self._state
+        admission = state.serving.admission
+        ledger = state.ledger
+        if ledger is None or admission.limiter.is_idle:
+            return
+        days = begins(state.counters.zone, time.time())
+        try:
+            async with asyncio.timeout(RECALL_SECONDS):
+                spent = await ledger.spent(days, users=admission.limiter.limits_users)
+                await self._decider.ask(lambda: admission.recall(spent))
+        except (TimeoutError, StoreUnavailable) as error:
+            state.log.warning("limits_not_recalled", reason=where(error))
+
     def _start_late(self) -> None:
         """For servers without a lifespan."""
         if self._state.front is None:
@@ -350,7 +373,8 @@ def create_app(
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
     notices = Notices(log)
-    counters, estimates = Counters(UTC), Estimates()
+    counters = Counters(UTC if config.ledger is None else config.ledger.zone)
+    estimates = Estimates()
     report = DeploymentReport(log)
     serving = _serving(
         merge(config, {}),

@@ -4,6 +4,7 @@ from sluicegate.ledger.ledger import Ledger
 from sluicegate.ledger.place import ledger_faults, open_database
 from sluicegate.ledger.reports import GROUPS, Line, Period, report
 from sluicegate.ledger.row import PICO
+from sluicegate.ledger.spent import Spent
 
 __all__ = [
     "GROUPS",
@@ -11,6 +12,7 @@ __all__ = [
     "Ledger",
     "Line",
     "Period",
+    "Spent",
     "ledger_faults",
     "open_database",
     "report",

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from sluicegate._core import Journal, __version__
@@ -16,6 +17,7 @@ from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.row import Record
 from sluicegate.ledger.schema import COSTS
 from sluicegate.ledger.shipping import Shipping
+from sluicegate.ledger.spent import Calendar, Spent, spent
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import Log, where
 
@@ -55,6 +57,8 @@ class Ledger:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._complained: dict[str, float] = {}
+        self._recovered = asyncio.Event()
+        """What dead processes had left is in the database."""
 
     def start(self) -> None:
         """Make the journal, and begin to ship. Raises `ConfigurationError` where there can be no journal."""
@@ -80,6 +84,13 @@ class Ledger:
         self.journal.close()
         await self._database.close()
 
+    async def spent(self, begins: Mapping[Calendar, date], *, users: bool) -> list[Spent]:
+        """What was used lately, and since these days began, by earlier processes, too. Raises
+        `StoreUnavailable`; waits for what they have left to be put into the database.
+        """
+        await self._recovered.wait()
+        return await spent(self._database, begins, time.time(), users=users)
+
     # === shipping ===
 
     async def _run(self, journal: Journal) -> None:
@@ -93,6 +104,7 @@ class Ledger:
                 if now - looked >= _ABANDONED_SECONDS:
                     await self._recover(journal)
                     looked = now
+                    self._recovered.set()
                 if now - tidied >= _TIDY_SECONDS:
                     await tidy(self._database, self._config.keep_days)
                     tidied = now

@@ -90,6 +90,7 @@ class Running:
         telling: asyncio.Task[None] | None = None
         try:
             gateway.start(deciding_thread=True)
+            await gateway.recall()
             await application.start(application_ended)
             front = self._listen(application)
             self._tell_listening()

@@ -1,0 +1,102 @@
+"""What was used lately, as limits count it: what a process that starts has to know of those before it."""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Select, and_, case, func, not_, select
+
+from sluicegate.ledger.schema import ledger, usage_daily, usage_users
+from sluicegate.storage import Database
+
+Calendar = Literal["day", "week", "month"]
+
+_HOUR = 3600
+# Microseconds: a slice of the shortest window that slides.
+_STEP = 5_000_000
+_MOST_USERS = 100_000
+
+
+class Spent(NamedTuple):
+    """What was used by one caller with one key, or by one user of a caller. Cost is in 10**-12 USD."""
+
+    window: Calendar | Literal["lately"]
+    at: float
+    """Of what was used `lately`: seconds since 1970, when it was admitted."""
+    caller_id: str
+    key_id: str
+    team: str
+    user_id: str
+    model: str
+    requests: int
+    tokens: int
+    cost: int
+
+
+async def spent(
+    database: Database, begins: Mapping[Calendar, date], now: float, *, users: bool
+) -> list[Spent]:
+    """Everything since the last hour and since these days began; `users`: of users, too.
+
+    Raises `StoreUnavailable`.
+    """
+    async with database.read("limits") as connection:
+        found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
+        for window, begin in begins.items():
+            rows = (await connection.execute(_of_callers(begin))).all()
+            found += [Spent(window, 0.0, *row[:3], "", row[3], *map(_number, row[4:])) for row in rows]
+            if users:
+                rows = (await connection.execute(_of_users(begin))).all()
+                found += [
+                    Spent(window, 0.0, row[0], "", "", row[1], "", *map(_number, row[2:])) for row in rows
+                ]
+    return found
+
+
+def _of_last_hour(now: float) -> Select[tuple[object, ...]]:
+    columns = ledger.c
+    # The first bits of an id are its time, in milliseconds.
+    first = str(UUID(int=max(int((now - _HOUR) * 1000), 0) << 80))
+    # What fails without any output counts as no request.
+    failed = and_(columns.status >= 500, func.coalesce(columns.output, 0) == 0)
+    counts = and_(columns.run == 1, not_(func.coalesce(failed, False)))
+    step = columns.started_at - columns.started_at % _STEP
+    by = [columns[name] for name in ("caller_id", "key_id", "team", "user_id", "model")]
+    return (
+        select(
+            step,
+            *by,
+            func.sum(case((counts, 1), else_=0)),
+            func.sum(func.coalesce(columns.input, 0) + func.coalesce(columns.output, 0)),
+            func.sum(func.coalesce(columns.cost, 0)),
+        )
+        .where(columns.id >= first)
+        .group_by(step, *by)
+    )
+
+
+def _of_callers(begin: date) -> Select[tuple[object, ...]]:
+    columns = usage_daily.c
+    by = [columns[name] for name in ("caller_id", "key_id", "team", "model")]
+    sums = (columns.requests, columns.input + columns.output, columns.cost)
+    return select(*by, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*by)
+
+
+def _of_users(begin: date) -> Select[tuple[object, ...]]:
+    columns = usage_users.c
+    by = [columns.caller_id, columns.user_id]
+    sums = (columns.requests, columns.input + columns.output, columns.cost)
+    query = select(*by, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*by)
+    return query.limit(_MOST_USERS)
+
+
+def _lately(row: tuple[object, ...] | object) -> Spent:
+    step, caller, key, team, user, model, *sums = row  # type: ignore[misc]
+    texts = (caller or "", key or "", team or "", user or "", model or "")
+    return Spent("lately", int(step) / 1e6, *texts, *map(_number, sums))
+
+
+def _number(value: object) -> int:
+    # PostgreSQL's sums are of a decimal type.
+    return int(value or 0)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,88 @@
+"""A gateway that is started again, after a stop or a kill, knows what was used of its limits."""
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from harness.gateway_process import GatewayProcess
+from sluicegate.testing import Script, ScriptedUpstream, UsageScript
+
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+ANSWER = Script(tokens=3, usage=UsageScript(input_tokens=100, output_tokens=20))
+
+
+@pytest_asyncio.fixture
+async def upstream() -> AsyncIterator[ScriptedUpstream]:
+    async with ScriptedUpstream(ANSWER) as server:
+        yield server
+
+
+def configuration(upstream: ScriptedUpstream, directory: Path) -> dict[str, Any]:
+    limits = {
+        "requests": {"requests": "3/hour"},
+        "tokens": {"tokens": "400/day"},
+        "cost": {"cost": "0.0003/month"},
+        "person": {"requests": "2/day"},
+    }
+    keys = [{"name": name, "key": f"sk-{name}", "limits": name} for name in limits if name != "person"]
+    return {
+        "upstreams": {"local": {"base_url": upstream.base_url}},
+        "models": {"m": "local"},
+        "prices": {"m": {"input": "1", "cached_input": "1", "output": "5"}},
+        "limits": limits,
+        "users": {"header": "x-user-id", "limits": "person"},
+        "keys": [*keys, {"name": "free", "key": "sk-free"}],
+        "storage": {"directory": str(directory)},
+        "ledger": {},
+    }
+
+
+async def ask(gateway: GatewayProcess, name: str, user: str | None = None) -> Any:
+    headers = {} if user is None else {"x-user-id": user}
+    async with openai.AsyncOpenAI(
+        base_url=f"{gateway.base_url}/v1", api_key=f"sk-{name}", max_retries=0, timeout=30
+    ) as sdk:
+        return await sdk.chat.completions.with_raw_response.create(
+            model="m", messages=MESSAGES, max_tokens=20, extra_headers=headers
+        )
+
+
+@pytest.mark.parametrize("ends", ["stopped", "killed"])
+async def test_what_was_used_before_counts(upstream: ScriptedUpstream, tmp_path: Path, ends: str) -> None:
+    config = configuration(upstream, tmp_path / "storage")
+    first = await GatewayProcess.start(config, tmp_path)
+    try:
+        for _ in range(2):
+            await ask(first, "requests")
+            await ask(first, "tokens")
+            await ask(first, "cost")
+        for _ in range(2):
+            await ask(first, "free", "ada")
+    finally:
+        if ends == "killed":
+            first.signal(signal.SIGKILL)
+            await first.kill()
+        else:
+            await first.stop()
+    second = await GatewayProcess.start(config, tmp_path)
+    try:
+        reply = await ask(second, "requests")
+        assert reply.headers["x-ratelimit-remaining-requests"] == "0"
+        with pytest.raises(openai.RateLimitError) as requests:
+            await ask(second, "requests")
+        assert requests.value.code == "rate_limit_exceeded"
+        reply = await ask(second, "tokens")
+        assert int(reply.headers["x-ratelimit-remaining-tokens"]) < 400 - 240
+        with pytest.raises(openai.RateLimitError) as cost:
+            await ask(second, "cost")
+        assert cost.value.code == "insufficient_quota"
+        with pytest.raises(openai.RateLimitError):
+            await ask(second, "free", "ada")
+        await ask(second, "free", "bob")
+    finally:
+        await second.stop()
