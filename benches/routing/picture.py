@@ -12,7 +12,7 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-_STEP, _PANEL, _LEFT, _BAR, _WIDTH = 18, 460, 170, 110, 930
+_STEP, _PANEL, _LEFT, _BAR, _WIDTH = 18, 470, 170, 110, 960
 _OURS = ("round_robin", "weighted", "least_busy", "latency", "affinity")
 _STYLE = """
     text { font: 12px system-ui, sans-serif; fill: #24292f }

@@ -104,6 +104,27 @@ async def test_a_fault_that_another_upstream_made_good_is_counted() -> None:
     assert samples.value("sluicegate_faults_total", upstream="u") is None
 
 
+async def test_each_attempt_is_counted_by_what_became_of_it() -> None:
+    metrics = Metrics()
+    metrics.record(record(tries=[attempt("a", "connect"), attempt("u", None)], attempts=2))
+    metrics.record(record(result="refused", tries=[attempt("u", "status", 400)], fault="status"))
+    metrics.record(
+        record(
+            result="failed", tries=[attempt("a", "reset"), attempt("u", "reset")], attempts=2, fault="reset"
+        )
+    )
+    metrics.record(record(result="client_left", tries=[attempt("u", None)], client_left=True))
+    # It left before the next attempt.
+    metrics.record(record(result="client_left", tries=[attempt("u", "empty")], client_left=True))
+    samples = await scrape(metrics)
+
+    def counted(upstream: str, result: str) -> float | None:
+        return samples.value("sluicegate_attempts_total", upstream=upstream, result=result)
+
+    assert counted("a", "failed") == 2
+    assert [counted("u", result) for result in ("served", "refused", "failed", "left")] == [1, 1, 2, 1]
+
+
 async def test_the_fault_that_ended_a_request_is_counted_once() -> None:
     metrics = Metrics()
     metrics.record(record(tries=[attempt("a", "connect"), attempt("u", "reset")], fault="reset"))

@@ -42,6 +42,10 @@ def reason_label(attempt: Try | None) -> str:
     return reason or ""
 
 
+# What became of the attempt that a request ended with, by the request's result; any other: nobody waited.
+_ATTEMPTS = {"ok": "served", "failed": "failed", "refused": "refused"}
+
+
 class _Distribution:
     """What has been observed, by bucket."""
 
@@ -110,6 +114,7 @@ class Metrics(Collector):
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
         self._faults: dict[tuple[str, str, str], int] = {}
+        self._attempts: dict[tuple[str, str, str], int] = {}
         self._streams: dict[str, int] = {}
         self._dropped = 0
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
@@ -142,8 +147,12 @@ class Metrics(Collector):
                 place.disconnects += 1
             if record.fault is not None:
                 self._fault(record.upstream, record.fault, reason_label(record.last_failed))
-            for attempt in record.failed_attempts:
+            failed = record.failed_attempts
+            for attempt in failed:
                 self._fault(attempt[0], str(attempt[2]), reason_label(attempt))
+                self._attempt(record.model, attempt[0], "failed")
+            if record.attempts > len(failed):
+                self._attempt(record.model, record.upstream, _ATTEMPTS.get(record.result, "left"))
             if record.streamed:
                 if record.time_to_first_token is not None:
                     place.first_token.observe(record.time_to_first_token)
@@ -187,11 +196,21 @@ class Metrics(Collector):
             "status, or why there was no connection (dns, refused, tls, ...); empty where the kind says all.",
             labels=("upstream", "kind", "reason"),
         )
+        attempts = CounterMetricFamily(
+            "sluicegate_attempts",
+            "Attempts to have a request served. result: served, failed, refused (the client's fault) or left "
+            "(nobody waited for its end).",
+            labels=(*_WHERE, "result"),
+        )
         with self._lock:
             counted = [*self._faults.items()]
+            tried = [*self._attempts.items()]
         for labels, value in counted:
             faults.add_metric(labels, value)
         yield faults
+        for labels, value in tried:
+            attempts.add_metric(labels, value)
+        yield attempts
         yield CounterMetricFamily(
             "sluicegate_log_lines_dropped", "Log lines that nobody read in time.", value=self._dropped
         )
@@ -279,6 +298,10 @@ class Metrics(Collector):
             place = self._places[where] = _Place(*where)
         series = self._series[(endpoint, *where)] = _Series(endpoint, place)
         return series
+
+    def _attempt(self, model: str, upstream: str, result: str) -> None:
+        labels = (model, upstream, result)
+        self._attempts[labels] = self._attempts.get(labels, 0) + 1
 
     def _fault(self, upstream: str, kind: str, reason: str) -> None:
         labels = (upstream, kind, reason)
