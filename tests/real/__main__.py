@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import datetime
+import signal
 import sys
 import tempfile
 import traceback
@@ -41,6 +42,8 @@ async def check_all(server: Server, directory: Path, asked: list[str]) -> tuple[
 
 def main(name: str, asked: list[str], target: Path | None) -> int:
     """Zero if all went right."""
+    # Whoever ends this process ends the server as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = SERVERS[name]
     directory = install(server)
     number = version(server, directory)

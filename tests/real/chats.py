@@ -61,7 +61,9 @@ async def _ask_responses(stand: RealStand, way: str, text: str, streams: bool) -
 async def _call_responses(stand: RealStand, way: str, text: str, told: str) -> tuple[list[str], str]:
     tools: Any = [{"type": "function", "name": TOOL_NAME, "parameters": PARAMETERS}]
     conversation: list[Any] = [{"role": "user", "content": text}]
-    request: dict[str, Any] = {"model": way, "temperature": 0, "tools": tools, "store": False}
+    request: dict[str, Any] = {
+        "model": way, "temperature": 0, "tools": tools, "store": False, "max_output_tokens": LIMIT,
+    }  # fmt: skip
     async with stand.openai.responses.stream(input=conversation, **request) as stream:
         response = await stream.get_final_response()
     calls = [item for item in response.output if item.type == "function_call"]

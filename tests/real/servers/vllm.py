@@ -27,4 +27,13 @@ SERVER = Server(
     ready_seconds=300,
     apis=("chat", "responses", "messages"),
     long={"ignore_eos": True, "max_tokens": 3000, "max_output_tokens": 3000},
+    deviations=[
+        "Its usage tells cached tokens with `--enable-prompt-tokens-details` only.",
+        "A limit of tokens beyond its context is refused. Requests that are translated to its Messages and "
+        "have none are given `messages.max_tokens`, 8192: lower it for a model with a shorter context.",
+        "A response that was cut at the limit ends with `response.completed` whose status is `incomplete`, "
+        "and so it arrives.",
+        "Where its engine dies in the middle of streams, chat and Messages end with an error under "
+        "status 200, and Responses are cut: the log line says `failed` of all, and each client is told.",
+    ],
 )  # fmt: skip
