@@ -53,7 +53,7 @@ fn folded(stream: &[u8]) -> Json {
     match fold_chat(stream, Limits::default()) {
         Ok(completion) => {
             assert!(stream.ends_with(b"data: [DONE]\n\n"));
-            serde_json::from_slice(&completion).unwrap()
+            read(&completion)
         }
         Err(_) => {
             let last = Events::new(stream).last().unwrap();
@@ -62,8 +62,17 @@ fn folded(stream: &[u8]) -> Json {
     }
 }
 
+/// A completion with what its seals hold: an item is sealed as it came, with its members in any order.
 fn read(bytes: &[u8]) -> Json {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| panic!("{}", bytes.escape_ascii()))
+    let mut completion: Json =
+        serde_json::from_slice(bytes).unwrap_or_else(|_| panic!("{}", bytes.escape_ascii()));
+    let details = completion.pointer_mut("/choices/0/message/reasoning_details");
+    for detail in details.and_then(Json::as_array_mut).into_iter().flatten() {
+        let sealed = Seal::of(detail["data"].as_str().unwrap().as_bytes()).unwrap();
+        let item: Json = serde_json::from_slice(&sealed.open().unwrap()).unwrap();
+        detail["data"] = item["encrypted_content"].clone();
+    }
+    completion
 }
 
 /// With seals opened, and without the ids in them: an upstream may name an item anew in its last event.
