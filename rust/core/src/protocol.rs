@@ -3,7 +3,7 @@
 use crate::api::Api;
 use crate::json::string;
 use crate::limits::Limits;
-use crate::output::Failure;
+use crate::output::{Failure, TextPlace};
 
 /// One protocol, as it is whatever the request and the upstream.
 pub trait Protocol: Sync {
@@ -67,13 +67,6 @@ pub trait Protocol: Sync {
     fn is_conversational(&self) -> bool {
         false
     }
-}
-
-/// Where a text is that an event says the next part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextPlace {
-    pub(crate) item: usize,
-    pub(crate) text: usize,
 }
 
 /// What an event changes in a reply.

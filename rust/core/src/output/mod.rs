@@ -271,6 +271,13 @@ pub trait Writer: Send {
     fn held(&self) -> usize;
 }
 
+/// Where a text is that an event says the next part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    pub(crate) item: usize,
+    pub(crate) text: usize,
+}
+
 /// Makes pieces of a protocol.
 pub trait Reader: Send {
     /// Reads the payload of one event and calls `give` with each of its pieces, in their order. Nothing is given of a
@@ -299,6 +306,16 @@ pub trait Reader: Send {
     /// Every payload like it has to be read, then, and those behind it have to be read once more before they count as
     /// known.
     fn remembers(&self) -> bool;
+
+    /// The text that the payload which was read last said the next part of, and no more than that. What differs from it
+    /// in that part alone may be [said](Self::say) instead of being read, until another payload is read after which the
+    /// reader [remembers](Self::remembers).
+    fn continued(&self) -> Option<TextPlace> {
+        None
+    }
+
+    /// Takes in the next part of the text at `place`, and calls `give` with its pieces.
+    fn say(&mut self, _place: TextPlace, _text: Spelled<'_>, _give: &mut dyn FnMut(&Piece<'_>)) {}
 
     /// Why the reply cannot be read to its end: there is more of it than can be told apart, or it is not one reply.
     /// Nothing is given any more, and the reply cannot be completed.

@@ -146,9 +146,14 @@ impl Shapes {
         self.retain(|template| !template.counts());
     }
 
-    /// Forgets the shapes whose pieces are known: what they mean may have changed.
+    /// Forgets the shapes whose events need not be read: what they mean may have changed.
     pub(super) fn forget_pieces(&mut self) {
-        self.retain(|template| template.pieces().is_none());
+        self.retain(|template| template.pieces().is_none() && template.continued_text().is_none());
+    }
+
+    /// Forgets the shapes whose events are all read: more can be known of them by now.
+    pub(super) fn forget_unknown(&mut self) {
+        self.retain(|template| template.pieces().is_some() || template.continued_text().is_some());
     }
 
     fn retain(&mut self, stays: impl Fn(&Template) -> bool) {

@@ -146,7 +146,7 @@ impl Stream {
 
 /// What events of a shape mean for a reply that is followed. None if an event changes more than one text, or not by
 /// one hole alone.
-fn followed_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
+pub(super) fn followed_meaning(effect: Effect, holes: &[Hole]) -> Option<Meaning> {
     let mut outputs = (0..)
         .zip(holes)
         .filter(|(_, hole)| hole.kind == HoleKind::Output);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::cost::{self, Members};
 use crate::json::scan::{Kind, Value};
 use crate::json::string;
-use crate::protocol::TextPlace;
+use crate::output::TextPlace;
 use crate::usage::Count;
 
 use super::piece_templates::PieceTemplate;
@@ -55,7 +55,8 @@ pub(super) struct Example<'a> {
 pub(super) struct Meaning {
     /// Its pieces of output, for a reply that is translated. None where they have to be read of each event.
     pub(super) pieces: Option<Box<[PieceTemplate]>>,
-    /// For a reply that is followed: which of its texts the event continues, and the hole that holds the next part.
+    /// For a reply that is followed, or whose reader asks for no more: which of its texts the event continues, and the
+    /// hole that holds the next part.
     pub(super) continued_text: Option<(TextPlace, usize)>,
 }
 

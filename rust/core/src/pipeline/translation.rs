@@ -10,6 +10,7 @@ use crate::json::documents::{BodyPart, Documents};
 use crate::limits::Limits;
 use crate::mode::Mode;
 use crate::output::{Ending, Failure, Piece, Reader, Spent, Writer};
+use crate::protocol::Effect;
 use crate::protocols::{self, Clock};
 use crate::sse::event::{Events, RawEvent};
 use crate::sse::line::Line;
@@ -238,6 +239,13 @@ impl Translation {
                             self.writer.write(&piece.with_text(text), out);
                         }
                     }
+                } else if let Some((place, hole)) = template.continued_text() {
+                    if !self.ended {
+                        let text = rest.get(template.place(hole)).unwrap_or_default();
+                        let writer = &mut self.writer;
+                        self.reader
+                            .say(place, text, &mut |piece| writer.write(piece, out));
+                    }
                 } else {
                     let event = Events::new(rest.get(..found.len).unwrap_or_default()).next();
                     if let Some(data) = event.and_then(|event| event.data())
@@ -247,6 +255,12 @@ impl Translation {
                         let _ = self
                             .reader
                             .read(&data, &mut |piece| writer.write(piece, out));
+                        if self.reader.remembers() {
+                            source.shapes.forget_pieces();
+                        }
+                        if self.reader.continued().is_some() {
+                            source.shapes.forget_unknown();
+                        }
                     }
                     // What follows in this read counts no more than what would follow in the next.
                     if self.reader.fault().is_some() {
@@ -295,11 +309,15 @@ impl Translation {
                 });
                 self.begun |= !out.is_empty();
                 let remembers = self.reader.remembers();
+                let continued = self.reader.continued();
                 if remembers {
                     source.shapes.forget_pieces();
                 }
                 if let Some(start) = plain_from {
                     stream::learn(&mut source.shapes, event, start, reply, |holes| {
+                        if let Some(place) = continued {
+                            return stream::followed_meaning(Effect::Next(place), holes);
+                        }
                         if remembers {
                             return Some(Meaning::default());
                         }

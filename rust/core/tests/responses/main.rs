@@ -11,6 +11,7 @@ mod ends;
 mod harmony;
 mod order;
 mod properties;
+mod recognition;
 mod recordings;
 mod repair;
 mod stream;

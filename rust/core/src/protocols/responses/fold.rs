@@ -16,7 +16,8 @@ use super::reading::items::Sort;
 use crate::json::node::Node;
 use crate::json::string;
 use crate::limits::{Limits, MAX_ITEMS};
-use crate::protocol::{Effect, TextPlace};
+use crate::output::TextPlace;
+use crate::protocol::Effect;
 use crate::sse::event::Events;
 
 use item::{FoldedItem, Key, Text, call_member};

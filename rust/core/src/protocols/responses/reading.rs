@@ -31,7 +31,8 @@ use crate::error::ErrorKind;
 use crate::json::node::Node;
 use crate::json::scan::{Fault, Kind};
 use crate::output::{
-    Annotation, Call, Finish, Head, Item, Phase, Piece, Reader, Reason, Reasoning, Sealed, Text,
+    Annotation, Call, Finish, Head, Item, Phase, Piece, Reader, Reason, Reasoning, Sealed, Spelled,
+    Text, TextPlace,
 };
 
 use event::{Event, part_text, text_event};
@@ -64,6 +65,8 @@ pub struct ResponseEvents {
     items: Items,
     /// The item of which something was given last.
     open: Option<usize>,
+    /// The text that the event which was read last has continued, if it did nothing else.
+    continued: Option<TextPlace>,
     finished: bool,
 }
 
@@ -81,6 +84,7 @@ impl ResponseEvents {
             max_depth,
             items: Items::default(),
             open: None,
+            continued: None,
             finished: false,
         }
     }
@@ -90,6 +94,7 @@ type Give<'g> = dyn FnMut(&Piece<'_>) + 'g;
 
 impl Reader for ResponseEvents {
     fn read(&mut self, payload: &[u8], give: &mut dyn FnMut(&Piece<'_>)) -> Result<(), Fault> {
+        self.continued = None;
         let event = Event::read(payload, self.max_depth)?;
         if self.items.is_full() {
             return Ok(());
@@ -139,7 +144,17 @@ impl Reader for ResponseEvents {
     }
 
     fn remembers(&self) -> bool {
-        true
+        self.continued.is_none() || self.items.has_changed()
+    }
+
+    fn continued(&self) -> Option<TextPlace> {
+        self.continued
+    }
+
+    fn say(&mut self, place: TextPlace, text: Spelled<'_>, give: &mut dyn FnMut(&Piece<'_>)) {
+        if !text.is_empty() && !self.items.is_full() {
+            self.say_at(place, text, None, give);
+        }
     }
 
     fn fault(&self) -> Option<ErrorKind> {
@@ -162,6 +177,7 @@ fn give_head(response: Node<'_>, give: &mut Give<'_>) {
 
 impl ResponseEvents {
     fn read_text(&mut self, event: &Event<'_>, sort: Sort, custom: bool, give: &mut Give<'_>) {
+        self.items.unchanged();
         let place = self.items.told_of(event.name(), sort.class(custom));
         let index = self.index_of(place, sort, event);
         let logprobs = event
@@ -169,7 +185,7 @@ impl ResponseEvents {
             .filter(|logprobs| logprobs.elements().next().is_some())
             .map(|logprobs| logprobs.bytes());
         if let Some(delta) = event.delta {
-            self.say(
+            let said = self.say_next(
                 place,
                 sort,
                 index,
@@ -177,6 +193,7 @@ impl ResponseEvents {
                 logprobs,
                 give,
             );
+            self.continued = said.filter(|_| logprobs.is_none());
         } else if let Some(whole) = event.whole {
             self.say_rest(
                 place,
@@ -464,12 +481,12 @@ impl ResponseEvents {
         if let Some(rest) = so_far.rest_of(whole) {
             // They tell of the whole text.
             let logprobs = logprobs.filter(|_| so_far.is_empty());
-            self.say(place, sort, index, rest, logprobs, give);
+            self.say_next(place, sort, index, rest, logprobs, give);
         }
     }
 
-    /// Gives the next part of a text.
-    fn say(
+    /// Gives the next part of a text; where that is, unless there is nothing to give.
+    fn say_next(
         &mut self,
         place: usize,
         sort: Sort,
@@ -477,21 +494,29 @@ impl ResponseEvents {
         text: &[u8],
         logprobs: Option<&[u8]>,
         give: &mut Give<'_>,
-    ) {
+    ) -> Option<TextPlace> {
         if text.is_empty() && logprobs.is_none() {
-            return;
+            return None;
         }
-        let Some(at) = self.items.part(place, sort, index) else {
+        let at = TextPlace {
+            item: place,
+            text: self.items.part(place, sort, index)?,
+        };
+        self.say_at(at, text, logprobs, give);
+        Some(at)
+    }
+
+    fn say_at(&mut self, at: TextPlace, text: &[u8], logprobs: Option<&[u8]>, give: &mut Give<'_>) {
+        let Some(item) = self.items.get_mut(at.item) else {
             return;
         };
-        let Some(item) = self.items.get_mut(place) else {
-            return;
-        };
-        if let Some(part) = item.parts.get_mut(at) {
-            part.text.push(text);
-        }
         let (class, call, phase) = (item.class, item.call, item.phase);
-        self.turn_to(place, at, give);
+        let Some(part) = item.parts.get_mut(at.text) else {
+            return;
+        };
+        part.text.push(text);
+        let sort = part.sort;
+        self.turn_to(at.item, at.text, give);
         give(&match sort {
             Sort::Text => Piece::Text(Text {
                 text,

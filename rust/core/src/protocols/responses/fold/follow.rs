@@ -4,8 +4,8 @@ use super::super::closing::End;
 use super::super::reading::event::Event;
 use super::Fold;
 use crate::api::DONE;
-use crate::output::Failure;
-use crate::protocol::{Effect, Follow, TextPlace};
+use crate::output::{Failure, TextPlace};
+use crate::protocol::{Effect, Follow};
 
 impl Follow for Fold {
     fn read(&mut self, payload: &[u8]) -> Effect {

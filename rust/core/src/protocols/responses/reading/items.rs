@@ -166,6 +166,8 @@ pub(super) struct Items {
     /// Parts of all items.
     parts: usize,
     is_full: bool,
+    /// Something is known that was not: how an event names an item may mean another since then.
+    changed: bool,
 }
 
 impl Items {
@@ -175,6 +177,16 @@ impl Items {
 
     pub(super) fn get(&self, place: usize) -> Option<&KnownItem> {
         self.items.get(place)
+    }
+
+    /// Notes that nothing has changed yet.
+    pub(super) fn unchanged(&mut self) {
+        self.changed = false;
+    }
+
+    /// Whether an item, a part or a name is new since then.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed
     }
 
     /// Whether more came than [`MAX_ITEMS`]: then what is new has no place.
@@ -197,6 +209,7 @@ impl Items {
         if !self.make_room() {
             return None;
         }
+        self.changed = true;
         let parts = &mut self.items.get_mut(place)?.parts;
         parts.push(KnownPart {
             sort,
@@ -266,8 +279,12 @@ impl Items {
         };
         if !name.id.is_empty() && *item.latest_id != *name.id {
             item.latest_id = name.id.into();
+            self.changed = true;
         }
-        item.output_index = item.output_index.or(name.output_index);
+        if item.output_index.is_none() && name.output_index.is_some() {
+            item.output_index = name.output_index;
+            self.changed = true;
+        }
     }
 
     fn by_id(&self, name: Name<'_>, class: Class) -> Option<usize> {
@@ -310,6 +327,7 @@ impl Items {
         if !self.make_room() {
             return usize::MAX;
         }
+        self.changed = true;
         let call = self.calls;
         self.calls += u64::from(matches!(class, Class::Call { .. }));
         self.items.push(KnownItem {
