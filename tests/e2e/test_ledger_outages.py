@@ -72,6 +72,9 @@ async def test_postgresql_that_goes_away_costs_no_row(server: str, tmp_path: Pat
                 for number in range(70):
                     assert await asked(gateway, f"b{number}") == 200
                 await gateway.wait_line(event="ledger_failed")
+                metrics = await gateway.metrics()
+                assert (metrics.value("sluicegate_ledger_failures_total") or 0) >= 1
+                assert (metrics.value("sluicegate_ledger_waiting") or 0) > 0
                 await allow(server, url, connections=True)
                 await until(url, 75)
                 await allow(server, url, connections=False)

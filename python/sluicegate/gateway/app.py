@@ -401,7 +401,11 @@ def create_app(
     )
     if config.ledger is not None:
         state.ledger = Ledger(
-            config.ledger, config.storage, log, lambda record: price_of(state.serving.prices, record)
+            config.ledger,
+            config.storage,
+            log,
+            metrics.ledger,
+            lambda record: price_of(state.serving.prices, record),
         )
     report.models = lambda: state.models
     metrics.show(report)

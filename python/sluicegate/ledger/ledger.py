@@ -19,7 +19,7 @@ from sluicegate.ledger.schema import COSTS
 from sluicegate.ledger.shipping import Shipping
 from sluicegate.ledger.spent import Calendar, Spent, spent
 from sluicegate.storage import StoreUnavailable, Unstorable
-from sluicegate.telemetry import Log, where
+from sluicegate.telemetry import LedgerMetrics, Log, where
 
 BATCH_ROWS = 64
 INTERVAL_SECONDS = 0.25
@@ -43,10 +43,18 @@ class Ledger:
     there.
     """
 
-    def __init__(self, config: LedgerConfig, storage: StorageConfig, log: Log, price: Price) -> None:
+    def __init__(
+        self,
+        config: LedgerConfig,
+        storage: StorageConfig,
+        log: Log,
+        metrics: LedgerMetrics,
+        price: Price,
+    ) -> None:
         self._config = config
         self._storage = storage
         self._log = log
+        self._metrics = metrics
         self._price = price
         self.drops = config.when_full == "drop"
         """A request for which there is no room is served all the same."""
@@ -110,11 +118,14 @@ class Ledger:
                     tidied = now
                 pause = INTERVAL_SECONDS
             except StoreUnavailable as error:
+                self._metrics.failed()
                 self._complain("ledger_failed", reason=str(error), waiting=journal.waiting)
                 pause = _PAUSE_SECONDS
             except Exception as error:
+                self._metrics.failed()
                 self._complain("ledger_failed", reason=where(error), waiting=journal.waiting)
                 pause = _PAUSE_SECONDS
+            self._metrics.waiting(journal.waiting)
             now = time.monotonic()
             await self._prepare(journal, sync=self._config.sync == "second" and now - synced >= 1.0)
             if now - synced >= 1.0:
@@ -163,7 +174,7 @@ class Ledger:
         while parts:
             part = parts.pop()
             try:
-                await self._shipping.ship(part)
+                self._metrics.shipped(await self._shipping.ship(part))
             except Unstorable as error:
                 # One of them is at fault: halved until it is alone, it keeps no other from the ledger.
                 if len(part) > 1:
@@ -190,6 +201,7 @@ class Ledger:
 
     def full(self) -> None:
         """A request found no room. Any thread."""
+        self._metrics.no_room()
         self._complain("ledger_full", waiting=0 if self.journal is None else self.journal.waiting)
 
 

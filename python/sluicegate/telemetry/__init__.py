@@ -1,5 +1,6 @@
 """What operators see: the structured log and the metrics."""
 
+from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.log import Log, where
 from sluicegate.telemetry.metrics import Metrics
 from sluicegate.telemetry.record import RequestRecord, Result, Try
@@ -7,6 +8,7 @@ from sluicegate.telemetry.recorder import Recorder, Sink
 from sluicegate.telemetry.stored import StoredMetrics
 
 __all__ = [
+    "LedgerMetrics",
     "Log",
     "Metrics",
     "Recorder",

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.record import RequestRecord, Try
 from sluicegate.telemetry.stored import StoredMetrics
 
@@ -111,6 +112,7 @@ class Metrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self.stored = StoredMetrics(self._registry)
+        self.ledger = LedgerMetrics(self._registry)
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
         self._faults: dict[tuple[str, str, str], int] = {}
