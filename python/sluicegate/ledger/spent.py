@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Select, and_, case, func, not_, select
@@ -45,16 +45,20 @@ async def spent(
         found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
         for window, begin in begins.items():
             rows = (await connection.execute(_of_callers(begin))).all()
-            found += [Spent(window, 0.0, *row[:3], "", row[3], *map(_number, row[4:])) for row in rows]
+            found += [
+                Spent(window, 0.0, caller, key, team, "", model, *map(_number, sums))
+                for caller, key, team, model, *sums in rows
+            ]
             if users:
                 rows = (await connection.execute(_of_users(begin))).all()
                 found += [
-                    Spent(window, 0.0, row[0], "", "", row[1], "", *map(_number, row[2:])) for row in rows
+                    Spent(window, 0.0, caller, "", "", user, "", *map(_number, sums))
+                    for caller, user, *sums in rows
                 ]
     return found
 
 
-def _of_last_hour(now: float) -> Select[tuple[object, ...]]:
+def _of_last_hour(now: float) -> Select[Any]:
     columns = ledger.c
     # The first bits of an id are its time, in milliseconds.
     first = str(UUID(int=max(int((now - _HOUR) * 1000), 0) << 80))
@@ -76,14 +80,14 @@ def _of_last_hour(now: float) -> Select[tuple[object, ...]]:
     )
 
 
-def _of_callers(begin: date) -> Select[tuple[object, ...]]:
+def _of_callers(begin: date) -> Select[Any]:
     columns = usage_daily.c
     by = [columns[name] for name in ("caller_id", "key_id", "team", "model")]
     sums = (columns.requests, columns.input + columns.output, columns.cost)
     return select(*by, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*by)
 
 
-def _of_users(begin: date) -> Select[tuple[object, ...]]:
+def _of_users(begin: date) -> Select[Any]:
     columns = usage_users.c
     by = [columns.caller_id, columns.user_id]
     sums = (columns.requests, columns.input + columns.output, columns.cost)
@@ -91,12 +95,14 @@ def _of_users(begin: date) -> Select[tuple[object, ...]]:
     return query.limit(_MOST_USERS)
 
 
-def _lately(row: tuple[object, ...] | object) -> Spent:
-    step, caller, key, team, user, model, *sums = row  # type: ignore[misc]
-    texts = (caller or "", key or "", team or "", user or "", model or "")
-    return Spent("lately", int(step) / 1e6, *texts, *map(_number, sums))
+def _lately(row: Any) -> Spent:
+    step, caller, key, team, user, model, *sums = row
+    at = int(step) / 1e6
+    return Spent(
+        "lately", at, caller or "", key or "", team or "", user or "", model or "", *map(_number, sums)
+    )
 
 
-def _number(value: object) -> int:
+def _number(value: Any) -> int:
     # PostgreSQL's sums are of a decimal type.
-    return int(value or 0)  # type: ignore[call-overload,no-any-return]
+    return int(value or 0)
