@@ -32,6 +32,7 @@ __all__ = [
     "JournalBatch",
     "JournalEntry",
     "ListenBounds",
+    "MemberEdits",
     "MessagesTarget",
     "Outcome",
     "Pipeline",

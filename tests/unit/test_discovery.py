@@ -11,6 +11,7 @@ from sluicegate.config import Config, UpstreamConfig, load_data
 from sluicegate.discovery import Listing, NoListing, ask, key_variable, merge
 from sluicegate.discovery.asking import MAX_MODELS
 from sluicegate.discovery.fetching import MAX_BODY_BYTES
+from sluicegate.routing import ModelTable
 
 LIST = json.dumps({"object": "list", "data": [{"id": "a", "owned_by": "vllm"}, {"id": "b"}]}).encode()
 
@@ -201,6 +202,25 @@ def test_the_second_upstream_with_a_model_serves_it_under_its_own_name() -> None
     assert routes(found.config) == {"mine": "a/own", "x": "a/x", "b/x": "b/x", "y": "b/y"}
     assert found.unlisted == ()
     assert routes(before) == {"mine": "a/own"}
+
+
+def named(*, aliases: dict[str, str], **models: str) -> Config:
+    upstreams = {"a": {"base_url": "http://a/v1", **DISCOVER}}
+    return load_data({"upstreams": upstreams, "models": models, "aliases": aliases}, {})
+
+
+def test_an_alias_wins_over_a_model_that_is_found_and_no_list_makes_a_wildcard() -> None:
+    before = named(mine="a/own", aliases={"x": "mine"})
+    found = merge(before, {"a": listing("x", "y", "*", "z-*")})
+    assert routes(found.config) == {"mine": "a/own", "y": "a/y"}
+
+
+def test_what_a_wildcard_matches_is_known_where_its_upstream_lists_it() -> None:
+    before = named(**{"org/*": "a/their-*"}, aliases={})
+    found = merge(before, {"a": listing("their-x", "their-", "other")})
+    assert found.matched == ("org/x",)
+    table = ModelTable(found.config, matched=found.matched)
+    assert [model.asked for model in table] == ["their-x", "their-", "other", "org/x"]
 
 
 def test_who_has_not_answered_is_unlisted_and_who_is_stale_is_not() -> None:

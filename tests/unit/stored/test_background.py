@@ -444,3 +444,14 @@ async def test_a_queue_that_is_full_takes_no_more(start: Start) -> None:
     await create(store)
     with pytest.raises(QueueFull):
         await create(store)
+
+
+async def test_only_models_that_are_served_are_run_and_a_wildcard_serves_what_it_matches(
+    start: Start,
+) -> None:
+    store = await start(None)
+    store.serve(["plain", "org/*-x_y", "a%/*"], {})
+    names = ["plain", "other", "org/1-x_y", "org/1-xzy", "org/-x_y", "a%/b", "ab/b"]
+    ids = {await create(store, model=name, owner=f"{OWNER}-{name}"): name for name in names}
+    claimed = {ids[work.entry.id] for work in await store._leases.claim(len(names))}
+    assert claimed == {"plain", "org/1-x_y", "a%/b"}
