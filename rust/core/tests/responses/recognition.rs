@@ -11,8 +11,8 @@ use super::stream::translated_by;
 /// The id that an event gives its item, and its index, where it gives them.
 fn named() -> impl Strategy<Value = (Option<&'static str>, Option<u64>)> {
     (
-        prop::sample::select(vec![None, Some("a"), Some("a"), Some("b")]),
-        prop::sample::select(vec![None, Some(0), Some(0), Some(1)]),
+        prop::sample::select(vec![None, None, Some("a"), Some("b")]),
+        prop::sample::select(vec![None, None, Some(0), Some(1)]),
     )
 }
 
@@ -89,10 +89,11 @@ fn part() -> impl Strategy<Value = Json> {
     named().prop_map(move |name| with_name(event.clone(), name))
 }
 
-/// Runs of one delta with other texts, between other events.
+/// Runs of two deltas with other texts each time, between other events.
 fn events() -> impl Strategy<Value = Vec<Json>> {
-    let run =
-        (delta(), proptest::collection::vec("[a-d ]{0,3}", 1..5)).prop_map(|(event, texts)| {
+    proptest::collection::vec(delta(), 2).prop_flat_map(|deltas| {
+        let texts = proptest::collection::vec("[a-d ]{0,3}", 1..5);
+        let run = (prop::sample::select(deltas), texts).prop_map(|(event, texts)| {
             let said = texts.into_iter().map(|text| {
                 let mut event = event.clone();
                 event["delta"] = text.into();
@@ -100,14 +101,15 @@ fn events() -> impl Strategy<Value = Vec<Json>> {
             });
             said.collect::<Vec<_>>()
         });
-    let one = |event: Json| vec![event];
-    let some = prop_oneof![
-        5 => run,
-        1 => item().prop_map(one),
-        1 => part().prop_map(one),
-        1 => Just(vec![json!({"type": "response.in_progress", "response": {"id": "r"}})]),
-    ];
-    proptest::collection::vec(some, 0..12).prop_map(|runs| runs.concat())
+        let one = |event: Json| vec![event];
+        let some = prop_oneof![
+            4 => run,
+            2 => item().prop_map(one),
+            1 => part().prop_map(one),
+            1 => Just(vec![json!({"type": "response.in_progress", "response": {"id": "r"}})]),
+        ];
+        proptest::collection::vec(some, 0..12).prop_map(|runs| runs.concat())
+    })
 }
 
 /// The stream of these events. `distinct`: none has the shape of another.
