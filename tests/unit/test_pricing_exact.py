@@ -27,7 +27,7 @@ COUNTS = (
     "input_image_tokens",
     "output_image_tokens",
 )
-RATES = tuple(name for name in PriceConfig.model_fields if name != "tiers")
+RATES = tuple(name for name in PriceConfig.model_fields if name not in ("tiers", "changes"))
 MOST = 2**64 - 1
 
 Shown = tuple[str | None, bytes | None]

@@ -2,6 +2,7 @@
 
 from pydantic import Field, field_validator
 
+from sluicegate.config.callers import Moment
 from sluicegate.config.quantities import fault
 from sluicegate.config.section import Section
 from sluicegate.config.values import Tokens, UsdPerMillion
@@ -46,6 +47,14 @@ class TierConfig(_Rates):
     input: UsdPerMillion | None = Field(default=None, description="As of the model itself.")
 
 
+class ChangedPriceConfig(_Rates):
+    """Prices that hold from a time on. What is left out stays as it was."""
+
+    since: Moment = Field(description="From when on: 2026-12-01, or 2026-12-01T00:00:00Z.")
+    input: UsdPerMillion | None = Field(default=None, description="As it was before.")
+    tiers: tuple[TierConfig, ...] | None = Field(default=None, description="As it was before.")
+
+
 class PriceConfig(_Rates):
     """What a model costs, in USD per million tokens. Where a needed price is missing the cost is unknown."""
 
@@ -53,6 +62,16 @@ class PriceConfig(_Rates):
         description="Input tokens that were neither read from nor written to a cache."
     )
     tiers: tuple[TierConfig, ...] = Field(default=(), description="Prices for long requests.")
+    changes: tuple[ChangedPriceConfig, ...] = Field(
+        default=(), description="Prices that hold from a time on, each in place of those before it."
+    )
+
+    @field_validator("changes")
+    @classmethod
+    def _in_order(cls, changes: tuple[ChangedPriceConfig, ...]) -> tuple[ChangedPriceConfig, ...]:
+        if len({change.since for change in changes}) != len(changes):
+            raise fault("changes", "has two changes at the same time", "keep one of them")
+        return tuple(sorted(changes, key=lambda change: change.since))
 
     @field_validator("tiers")
     @classmethod

@@ -1,5 +1,7 @@
 """The price table of the configuration."""
 
+import time
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import fields
 
@@ -20,20 +22,39 @@ class PriceTable:
     """
 
     def __init__(self, prices: Mapping[str, PriceConfig], otherwise: TariffPolicy | None = None) -> None:
-        self._tariffs = {name: _tariff(price) for name, price in prices.items()}
+        self._tariffs = {name: _Dated(price) for name, price in prices.items()}
         self._otherwise = otherwise
 
     def tariff(self, model: str, upstream_model: str) -> Tariff | None:
         """See `TariffPolicy.tariff`."""
         known = self._tariffs.get(model) or self._tariffs.get(upstream_model)
-        if known is not None or self._otherwise is None:
-            return known
-        return self._otherwise.tariff(model, upstream_model)
+        if known is not None:
+            return known.now()
+        return None if self._otherwise is None else self._otherwise.tariff(model, upstream_model)
 
     def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
         """See `PricePolicy.price`."""
         tariff = self.tariff(model, upstream_model)
         return None if tariff is None else tariff.cost(usage)
+
+
+class _Dated:
+    """The tariffs of one model, each from a time on."""
+
+    __slots__ = ("_since", "_tariffs")
+
+    def __init__(self, price: PriceConfig) -> None:
+        self._tariffs = [_tariff(price)]
+        self._since: list[float] = []
+        for change in price.changes:
+            changed = change.model_dump(include=change.model_fields_set - {"since", "tiers"})
+            tiers = price.tiers if change.tiers is None else change.tiers
+            price = price.model_copy(update={**changed, "tiers": tiers})
+            self._tariffs.append(_tariff(price))
+            self._since.append(change.since.timestamp())
+
+    def now(self) -> Tariff:
+        return self._tariffs[bisect_right(self._since, time.time()) if self._since else 0]
 
 
 def _tariff(price: PriceConfig) -> Tariff:
