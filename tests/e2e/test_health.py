@@ -219,8 +219,9 @@ async def test_while_one_request_finds_out_all_others_go_elsewhere(
     first.script = STALLED
     before = len(first.requests)
     async with process.client.stream("POST", CHAT, json=asked("m")) as trial:
-        # Its first token is here: it is the one that finds out.
-        await anext(trial.aiter_raw())
+        # Its first token is here: it is the one that finds out. It ends where nobody holds its chunks.
+        chunks = trial.aiter_raw()
+        await anext(chunks)
         lines = await asyncio.gather(*(stream(process) for _ in range(12)))
         assert {(line["upstream"], line["attempts"]) for line in lines} == {("second", 1)}
         assert len(first.requests) == before + 1
