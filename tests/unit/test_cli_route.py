@@ -48,6 +48,7 @@ def test_who_would_be_tried_is_said_in_order_with_its_share(file: Path) -> None:
     assert abs(candidates["a/m"]["first"] - 0.25) < 0.1
     assert abs(candidates["b/m"]["first"] - 0.75) < 0.1
     assert (candidates["c/m"]["rank"], candidates["c/m"]["first"]) == (3, 0.0)
+    assert {one["state"] for one in found["candidates"]} == {"usable"}
     assert candidates["c/m"]["why"] == "only where none in a tier below 1 can serve"
 
 

@@ -85,7 +85,7 @@ def _text(said: dict[str, Any]) -> str:
     conversation = facts["affinity"] or "none"
     headers = "".join(f", {name}: {value}" for name, value in facts["headers"].items())
     stands = "" if said["asked"] == said["model"] else f" (asked for as {said['asked']})"
-    head = ("", "deployment", "tier", "weight", "max_streams", "first", "why")
+    head = ("", "deployment", "tier", "weight", "max_streams", "state", "first", "why")
     rows = [head, *map(_row, said["candidates"])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = [
@@ -110,6 +110,7 @@ def _row(candidate: dict[str, Any]) -> tuple[str, ...]:
         str(candidate["tier"]),
         f"{candidate['weight']:g}",
         str(candidate["max_streams"] or "-"),
+        candidate["state"],
         f"{100 * candidate['first']:.0f} %",
         candidate["why"],
     )

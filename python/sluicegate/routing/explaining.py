@@ -93,6 +93,7 @@ def _why(model: Model, deployment: Deployment, before: Sequence[Deployment]) -> 
 
 def describe(model: Model, facts: Facts, policy: str) -> dict[str, Any]:
     """The same for programs and for the command line: plain values."""
+    now = model.group.fleet.clock()
     return {
         "asked": model.asked,
         "model": model.group.name,
@@ -112,6 +113,7 @@ def describe(model: Model, facts: Facts, policy: str) -> dict[str, Any]:
                 "tier": candidate.deployment.tier,
                 "weight": candidate.deployment.full_weight,
                 "max_streams": candidate.deployment.max_streams,
+                "state": str(candidate.deployment.usable(now).why),
                 "first": candidate.first,
                 "why": candidate.why,
             }
