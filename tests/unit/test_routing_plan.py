@@ -1,5 +1,6 @@
 """One request's attempts: which deployment is next, what it has in flight, and when there is none left."""
 
+import weakref
 from random import Random
 from typing import Any, ClassVar
 
@@ -52,6 +53,16 @@ def model_of(routes: Any, **more: Any) -> Model:
 
 def plan_for(model: Model, **options: Any) -> Plan:
     return Plan(model, Facts(), **options)
+
+
+@pytest.mark.parametrize("routes", [["a"], ["a", "b"]])
+def test_a_plan_does_not_hold_the_request(routes: list[str]) -> None:
+    facts = Facts()
+    plan = Plan(model_of(routes, policy="round_robin"), facts)
+    plan.next()
+    held = weakref.ref(facts)
+    del facts
+    assert held() is None
 
 
 def steps(model: Model, *faults: Any) -> list[Any]:

@@ -88,6 +88,9 @@ class Gateway:
         self.front = self.made
         self._told.say("gateway starts")
 
+    async def recall(self) -> None:
+        assert self.front is not None
+
     def reload(self, config: Config) -> None:
         if self.refuses:
             raise ConfigurationError("not this one")

@@ -7,7 +7,7 @@ from sluicegate._core import Fault, Outcome, Route
 from sluicegate.routing.deployment import Deployment, tokens_of
 from sluicegate.routing.health import Health, State
 from sluicegate.routing.model import Model, lowest_tier
-from sluicegate.routing.policy import Facts
+from sluicegate.routing.policy import Facts, KeptFacts
 from sluicegate.routing.retry import backoff
 from sluicegate.routing.verdict import LEFT, Verdict
 
@@ -56,7 +56,8 @@ class Plan:
     def __init__(self, model: Model, facts: Facts, only: Collection[str] | None = None) -> None:
         """`only`: the upstreams that can be asked; None: all."""
         self._model = model
-        self._facts = facts
+        self._facts: Facts | None = facts
+        """None where nobody will rank by them."""
         self._only = only
         self._tokens = tokens_of(facts.size)
         self._tried: list[Deployment] = []
@@ -79,9 +80,15 @@ class Plan:
             return self._after(fault, now)
         group.budget.deposit(now)
         if self._only is None:
-            return self._choose(group.usable(now), group.ready(now), now) or self._none(now)
-        usable = self._left(group.usable(now))
-        return self._choose(usable, lowest_tier(usable), now) or self._none(now)
+            usable, candidates = group.usable(now), group.ready(now)
+        else:
+            usable = self._left(group.usable(now))
+            candidates = lowest_tier(usable)
+        first = self._choose(usable, candidates, now)
+        facts = self._facts
+        # The request itself goes on with the attempt, and nobody ranks one deployment.
+        self._facts = None if facts is None or len(group.deployments) == 1 else KeptFacts(facts)
+        return first or self._none(now)
 
     def ended(self, outcome: Outcome) -> None:
         """The request is over. Once."""
@@ -147,8 +154,10 @@ class Plan:
             chosen = candidates[0]
         else:
             chosen = candidates[0]
+            facts = self._facts
             try:
-                chosen = group.policy.rank(self._facts, candidates)[0]
+                if facts is not None:
+                    chosen = group.policy.rank(facts, candidates)[0]
             except Exception as error:  # It may be the user's own: its faults must not end a request.
                 group.complain(group.name, error)
         self._tried.append(chosen)

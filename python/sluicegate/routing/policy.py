@@ -50,6 +50,25 @@ class Facts(Protocol):
         ...
 
 
+class KeptFacts:
+    """What is known of a request, without the request itself: a stream that is held must not hold a body."""
+
+    __slots__ = (
+        "affinity", "endpoint", "headers", "input_tokens_estimate", "max_output_tokens", "size", "stream",
+        "user",
+    )  # fmt: skip
+
+    def __init__(self, facts: Facts) -> None:
+        self.endpoint = facts.endpoint
+        self.stream = facts.stream
+        self.size = facts.size
+        self.max_output_tokens = facts.max_output_tokens
+        self.input_tokens_estimate = facts.input_tokens_estimate
+        self.user = facts.user
+        self.affinity = facts.affinity
+        self.headers = facts.headers
+
+
 class Policy(Protocol):
     """One way to choose. Named in the configuration, or `package.module:Class` with its options.
 
