@@ -2,8 +2,8 @@
 //!
 //! An engine pushes events and goes on with its other streams; the deciding thread takes all events that are there and
 //! answers each, now or later. Waking a thread costs more than a decision does, so the deciding thread is woken only
-//! while it waits. The ends of requests, which no client waits for, are taken many at a time after a short delay:
-//! handled in a row, each costs a fraction of what it costs alone.
+//! while it waits. For the ends of requests, which no client waits for, it is woken after a short delay only: handled
+//! in a row, each costs a fraction of what it costs alone. Where it is awake anyhow, they are handled in their turn.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -149,11 +149,10 @@ pub struct RequestCopy {
 
 #[derive(Default)]
 struct Queue {
-    /// Events that an exchange waits for the answer to.
     events: Vec<Event>,
-    /// Events that need no answer.
-    later: Vec<Event>,
-    /// The delay of the events in `later` has passed.
+    /// How many of the events need no answer.
+    later: usize,
+    /// One of the events is waited for, or the delay of those that need no answer has passed.
     due: bool,
     /// The deciding thread waits for the condition variable, and has not been woken.
     waiting: bool,
@@ -164,18 +163,15 @@ struct Queue {
 
 impl Queue {
     fn is_quiet(&self) -> bool {
-        self.events.is_empty() && !self.woken && !self.due
+        !self.woken && !self.due
     }
 
-    /// What is to be handled now, in the order in which it is to be.
-    fn take(&mut self, all: bool) -> Vec<Event> {
+    /// All that is there, in its order: whoever decides knows of each request that was over before another came.
+    fn take(&mut self) -> Vec<Event> {
         self.woken = false;
-        let mut events = std::mem::take(&mut self.events);
-        if all || std::mem::take(&mut self.due) {
-            self.due = false;
-            events.append(&mut self.later);
-        }
-        events
+        self.due = false;
+        self.later = 0;
+        std::mem::take(&mut self.events)
     }
 }
 
@@ -224,6 +220,7 @@ impl Decisions {
     pub fn push(&self, event: Event) {
         let mut queue = self.lock();
         queue.events.push(event);
+        queue.due = true;
         self.tell_of(queue);
     }
 
@@ -234,8 +231,9 @@ impl Decisions {
             return self.push(event);
         };
         let mut queue = self.lock();
-        queue.later.push(event);
-        if queue.later.len() == WAKE_AT {
+        queue.events.push(event);
+        queue.later += 1;
+        if queue.later == WAKE_AT {
             queue.due = true;
             return self.tell_of(queue);
         }
@@ -266,8 +264,8 @@ impl Decisions {
         self.notice.tell();
     }
 
-    /// The events that are there, in their order, but for ends whose moment has not come: these follow, many at once.
-    /// Waits for the first one, or for [`wake`](Self::wake), at most `time`.
+    /// The events that are there, in their order. Waits for the first one that is told of, or for [`wake`](Self::wake),
+    /// at most `time`.
     pub fn wait(&self, time: Duration) -> Vec<Event> {
         let until = Instant::now().checked_add(time);
         let mut queue = self.lock();
@@ -286,13 +284,13 @@ impl Decisions {
                 .unwrap_or_else(PoisonError::into_inner);
             queue.waiting = false;
         }
-        queue.take(false)
+        queue.take()
     }
 
     /// All events that are there.
     pub fn take(&self) -> Vec<Event> {
         self.notice.clear();
-        self.lock().take(true)
+        self.lock().take()
     }
 
     /// A descriptor that is readable while something is there, for an event loop.
@@ -317,7 +315,7 @@ impl Drop for Promise {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.promised = false;
-        if !queue.later.is_empty() {
+        if queue.later > 0 {
             queue.due = true;
             self.0.tell_of(queue);
         }

@@ -131,8 +131,8 @@ async fn whoever_waits_gets_ends_many_at_once() {
     let queue = queue();
     queue.push_for_later(event("end"));
     queue.push(event("a"));
-    assert_eq!(names(queue.wait(PATIENCE)), ["a"]);
-    (1..WAKE_AT).for_each(|_| queue.push_for_later(event("end")));
+    assert_eq!(names(queue.wait(PATIENCE)), ["end", "a"]);
+    (0..WAKE_AT).for_each(|_| queue.push_for_later(event("end")));
     assert_eq!(names(queue.wait(PATIENCE)), ["end"; WAKE_AT]);
     queue.push_for_later(event("one"));
     assert_eq!(names(queue.take()), ["one"]);
@@ -151,11 +151,7 @@ async fn what_nobody_waits_for_is_told_in_a_moment() {
     queue.push_for_later(event("c"));
     queue.push(event("d"));
     assert!(is_readable(readable));
-    assert_eq!(
-        names(queue.take()),
-        ["d", "c"],
-        "all that is there, ends at last"
-    );
+    assert_eq!(names(queue.take()), ["c", "d"], "in their order");
     tokio::time::sleep(2 * LATER).await;
     assert!(!is_readable(readable), "there is nothing to tell");
     queue.push_for_later(event("e"));
