@@ -1,23 +1,21 @@
 """Deleting rows that are older than they are kept. The sums stay."""
 
 import time
-import uuid
 
 from sqlalchemy import delete, select
 
-from sluicegate.ledger.schema import attempts, ledger
+from sluicegate.ledger.schema import attempts, first_id, ledger
 from sluicegate.storage import Database
 
 # Rows deleted in one transaction: other writers wait no longer than that takes.
 _AT_ONCE = 1000
 
-_DAY_MS = 24 * 3600 * 1000
+_DAY = 24 * 3600
 
 
 def oldest_kept(days: int, now: float | None = None) -> str:
-    """The id before which all rows are too old: the first bits of an id are its time."""
-    milliseconds = int((time.time() if now is None else now) * 1000) - days * _DAY_MS
-    return str(uuid.UUID(int=max(milliseconds, 0) << 80))
+    """The id before which all rows are too old."""
+    return first_id((time.time() if now is None else now) - days * _DAY)
 
 
 async def tidy(database: Database, days: int) -> int:

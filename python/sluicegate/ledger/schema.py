@@ -6,6 +6,7 @@ text.
 """
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from sqlalchemy import BigInteger, Boolean, Column, Date, Index, Integer, MetaData, Table, Text
 from sqlalchemy.engine import Connection
@@ -67,6 +68,12 @@ ledger = Table(
 )
 """A row for each request; of a background response one for each run. Ids are UUIDs of version 7: ordered by
 time."""
+
+
+def first_id(seconds: float) -> str:
+    """The least id of requests since `seconds` after 1970: the first bits of an id are its milliseconds."""
+    return str(UUID(int=max(int(seconds * 1000), 0) << 80))
+
 
 attempts = Table(
     "ledger_attempts",

@@ -1,13 +1,12 @@
 """What was used lately, as limits count it: what a process that starts has to know of those before it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
 
-from sqlalchemy import Select, and_, case, func, not_, select
+from sqlalchemy import Select, Table, and_, case, func, not_, select
 
-from sluicegate.ledger.schema import ledger, usage_daily, usage_users
+from sluicegate.ledger.schema import first_id, ledger, usage_daily, usage_users
 from sluicegate.storage import Database
 
 Calendar = Literal["day", "week", "month"]
@@ -16,6 +15,9 @@ _HOUR = 3600
 # Microseconds: a slice of the shortest window that slides.
 _STEP = 5_000_000
 _MOST_USERS = 100_000
+
+_OF_CALLERS = ("caller_id", "key_id", "team", "model")
+_OF_USERS = ("caller_id", "user_id")
 
 
 class Spent(NamedTuple):
@@ -44,13 +46,14 @@ async def spent(
     async with database.read("limits") as connection:
         found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
         for window, begin in begins.items():
-            rows = (await connection.execute(_of_callers(begin))).all()
+            rows = (await connection.execute(_since(usage_daily, _OF_CALLERS, begin))).all()
             found += [
                 Spent(window, 0.0, caller, key, team, "", model, *map(_number, sums))
                 for caller, key, team, model, *sums in rows
             ]
             if users:
-                rows = (await connection.execute(_of_users(begin))).all()
+                query = _since(usage_users, _OF_USERS, begin).limit(_MOST_USERS)
+                rows = (await connection.execute(query)).all()
                 found += [
                     Spent(window, 0.0, caller, "", "", user, "", *map(_number, sums))
                     for caller, user, *sums in rows
@@ -60,8 +63,6 @@ async def spent(
 
 def _of_last_hour(now: float) -> Select[Any]:
     columns = ledger.c
-    # The first bits of an id are its time, in milliseconds.
-    first = str(UUID(int=max(int((now - _HOUR) * 1000), 0) << 80))
     # What fails without any output counts as no request.
     failed = and_(columns.status >= 500, func.coalesce(columns.output, 0) == 0)
     counts = and_(columns.run == 1, not_(func.coalesce(failed, False)))
@@ -75,24 +76,16 @@ def _of_last_hour(now: float) -> Select[Any]:
             func.sum(func.coalesce(columns.input, 0) + func.coalesce(columns.output, 0)),
             func.sum(func.coalesce(columns.cost, 0)),
         )
-        .where(columns.id >= first)
+        .where(columns.id >= first_id(now - _HOUR))
         .group_by(step, *by)
     )
 
 
-def _of_callers(begin: date) -> Select[Any]:
-    columns = usage_daily.c
-    by = [columns[name] for name in ("caller_id", "key_id", "team", "model")]
+def _since(table: Table, by: Sequence[str], begin: date) -> Select[Any]:
+    columns = table.c
     sums = (columns.requests, columns.input + columns.output, columns.cost)
-    return select(*by, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*by)
-
-
-def _of_users(begin: date) -> Select[Any]:
-    columns = usage_users.c
-    by = [columns.caller_id, columns.user_id]
-    sums = (columns.requests, columns.input + columns.output, columns.cost)
-    query = select(*by, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*by)
-    return query.limit(_MOST_USERS)
+    keys = [columns[name] for name in by]
+    return select(*keys, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*keys)
 
 
 def _lately(row: Any) -> Spent:
