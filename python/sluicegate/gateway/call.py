@@ -5,6 +5,7 @@ from typing import Literal
 
 from sluicegate._core import Arrived, ResponsesRequest, Route, Usage
 from sluicegate.admission import Admitted, Caller
+from sluicegate.gateway.errors import Form
 from sluicegate.gateway.state import Serving
 from sluicegate.pricing import Cost
 from sluicegate.routing import Model, Plan
@@ -99,3 +100,8 @@ class Call:
         self.priced_usage: Usage | None = None
         self.cost: Cost | None = None
         """Of `priced_usage`."""
+
+    @property
+    def form(self) -> Form:
+        """How its errors, and what is left of its limits, are written."""
+        return "openai" if self.anthropic is None else "anthropic"

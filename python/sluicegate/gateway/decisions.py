@@ -176,9 +176,7 @@ class Decider:
                 return
             call.admitted = admitted
             if admitted is not None:
-                call.headers = limit_headers(
-                    admitted.lease, "openai" if call.anthropic is None else "anthropic"
-                )
+                call.headers = limit_headers(admitted.lease, call.form)
         if run is not None:
             self._begin(call, run.request)
         elif endpoint == "responses":
@@ -376,9 +374,10 @@ class Decider:
 
 def _written(call: Call | None, reply: ErrorReply) -> ErrorReply:
     """`reply` in the form of the client's API."""
-    request_id = None if call is None else call.anthropic
-    reply = in_form(reply, "openai" if request_id is None else "anthropic", request_id)
-    if call is not None and call.headers:
+    if call is None:
+        return reply
+    reply = in_form(reply, call.form, call.anthropic)
+    if call.headers:
         # What an upstream says of its own limits would confuse.
         theirs = [header for header in reply.headers if b"ratelimit" not in header[0].lower()]
         reply = replace(reply, headers=[*theirs, *call.headers])
