@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sluicegate.admission.counters import Moment
-from sluicegate.admission.windows import CalendarWindow, SlidingWindow, bounds
+from sluicegate.admission.windows import CalendarWindow, Moment, SlidingWindow, bounds
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
 

@@ -1,6 +1,5 @@
 """All counters of one process, by what they count. For the thread that decides."""
 
-import time
 from collections import OrderedDict
 from datetime import tzinfo
 from typing import Literal, NamedTuple
@@ -14,20 +13,6 @@ MOST_USERS = 100_000
 
 # Users with requests under way are passed over: this many at a time.
 _LOOKED_AT = 8
-
-
-class Moment:
-    """The present, for all windows that a request is held against."""
-
-    __slots__ = ("monotonic", "wall")
-
-    def __init__(self, monotonic: float, wall: float) -> None:
-        self.monotonic = monotonic
-        self.wall = wall
-
-    @classmethod
-    def now(cls) -> "Moment":
-        return cls(time.monotonic(), time.time())
 
 
 class CounterKey(NamedTuple):

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sluicegate.admission.counters import Moment, Resource
+from sluicegate.admission.counters import Resource
 from sluicegate.admission.limits import Limit
+from sluicegate.admission.windows import Moment
 
 Header = tuple[bytes, bytes]
 

@@ -6,14 +6,14 @@ from decimal import Decimal
 from typing import Literal, Protocol
 
 from sluicegate.admission.caller import Caller
-from sluicegate.admission.counters import CounterKey, Counters, Moment, Resource
+from sluicegate.admission.counters import CounterKey, Counters, Resource
 from sluicegate.admission.estimate import Estimates
 from sluicegate.admission.limits import PICO, Demand, Excess, Lease, Limit, Used, admit
-from sluicegate.admission.windows import Unit, Window
+from sluicegate.admission.windows import Moment, Unit, Window
 from sluicegate.config import Amounts, Config, LimitSet, Rate
 
 LONGEST_USER = 128
-"""Characters of a user's name that are told apart."""
+"""Characters of the name of one of the people behind a caller that are looked at."""
 
 _UNITS = {"requests": "requests", "tokens": "tokens", "cost": "USD"}
 
@@ -219,7 +219,7 @@ class Limiter:
         user = wish.user
         if self._users is None or not user:
             return bound
-        subject = f"user:{caller.owner}:{user[:LONGEST_USER]}"
+        subject = f"user:{caller.owner}:{user}"
         counters = self._counters
         own = _bind(self._users, subject, "this user", model, lambda key: counters.user_window(subject, key))
         return (*bound, *own)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sluicegate.admission.counters import Moment, Resource
-from sluicegate.admission.windows import Window
+from sluicegate.admission.counters import Resource
+from sluicegate.admission.windows import Moment, Window
 
 PICO = 10**12
 """Costs are counted in whole numbers of 10⁻¹² USD."""

@@ -6,6 +6,7 @@ room comes back up to one twelfth of the window late, and never early. A calenda
 that day, week or month adds up.
 """
 
+import time
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Literal, Protocol
 
@@ -19,13 +20,20 @@ _SECONDS = {"minute": 60.0, "hour": 3600.0}
 SLIDING = frozenset(_SECONDS)
 
 
-class Clock(Protocol):
-    """The present moment, looked at once for all windows of a request."""
+class Moment:
+    """The present, looked at once for all windows of a request."""
 
-    monotonic: float
-    """Seconds, of a clock that is never set."""
-    wall: float
-    """Seconds since 1970, UTC."""
+    __slots__ = ("monotonic", "wall")
+
+    def __init__(self, monotonic: float, wall: float) -> None:
+        self.monotonic = monotonic
+        """Seconds, of a clock that is never set."""
+        self.wall = wall
+        """Seconds since 1970, UTC."""
+
+    @classmethod
+    def now(cls) -> "Moment":
+        return cls(time.monotonic(), time.time())
 
 
 class Window(Protocol):
@@ -34,7 +42,7 @@ class Window(Protocol):
     used: int
     """As of the last `advance`."""
 
-    def advance(self, clock: Clock) -> None:
+    def advance(self, clock: Moment) -> None:
         """Forget what no longer counts."""
 
     def add(self, amount: int) -> int:
@@ -43,18 +51,18 @@ class Window(Protocol):
     def correct(self, place: int, amount: int) -> None:
         """What was counted at `place` was really `amount` more, or less."""
 
-    def recall(self, at: float, clock: Clock) -> int | None:
+    def recall(self, at: float, clock: Moment) -> int | None:
         """The place of what was counted at the time `at` by another process; None where it counts no more."""
 
     def raise_to(self, place: int, amount: int) -> None:
         """At least `amount` is counted at `place`, which `recall` gave."""
 
-    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+    def wait(self, amount: int, limit: int, clock: Moment) -> float:
         """Seconds until `amount` more would be within `limit`, if nothing else came; the window's length
         where no time helps.
         """
 
-    def reset(self, clock: Clock) -> float:
+    def reset(self, clock: Moment) -> float:
         """Seconds until nothing of what is counted by now counts."""
 
 
@@ -69,7 +77,7 @@ class SlidingWindow:
         self._number = 0
         self.used = 0
 
-    def advance(self, clock: Clock) -> None:
+    def advance(self, clock: Moment) -> None:
         number = int(clock.monotonic / self._slice)
         behind = number - self._number
         if behind <= 0:
@@ -97,7 +105,7 @@ class SlidingWindow:
             self._amounts[place % _KEPT] += amount
             self.used += amount
 
-    def recall(self, at: float, clock: Clock) -> int | None:
+    def recall(self, at: float, clock: Moment) -> int | None:
         place = min(int((clock.monotonic - (clock.wall - at)) / self._slice), self._number)
         return place if self._number - place < _KEPT else None
 
@@ -107,7 +115,7 @@ class SlidingWindow:
             self._amounts[place % _KEPT] += more
             self.used += more
 
-    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+    def wait(self, amount: int, limit: int, clock: Moment) -> float:
         left = self.used
         for place in range(self._number - _SLICES, self._number + 1):
             left -= self._amounts[place % _KEPT]
@@ -115,13 +123,13 @@ class SlidingWindow:
                 return self._gone(place, clock)
         return self._gone(self._number, clock)
 
-    def reset(self, clock: Clock) -> float:
+    def reset(self, clock: Moment) -> float:
         for place in range(self._number, self._number - _KEPT, -1):
             if self._amounts[place % _KEPT]:
                 return self._gone(place, clock)
         return 0.0
 
-    def _gone(self, place: int, clock: Clock) -> float:
+    def _gone(self, place: int, clock: Moment) -> float:
         return max(0.0, (place + _KEPT) * self._slice - clock.monotonic)
 
 
@@ -140,7 +148,7 @@ class CalendarWindow:
         self._ends = 0.0
         self.used = 0
 
-    def advance(self, clock: Clock) -> None:
+    def advance(self, clock: Moment) -> None:
         if clock.wall < self._ends:
             return
         self._began, self._ends = bounds(self._unit, self._zone, clock.wall)
@@ -155,17 +163,17 @@ class CalendarWindow:
         if place == self._began:
             self.used += amount
 
-    def recall(self, at: float, clock: Clock) -> int | None:
+    def recall(self, at: float, clock: Moment) -> int | None:
         return self._began
 
     def raise_to(self, place: int, amount: int) -> None:
         if place == self._began:
             self.used = max(self.used, amount)
 
-    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+    def wait(self, amount: int, limit: int, clock: Moment) -> float:
         return self.reset(clock)
 
-    def reset(self, clock: Clock) -> float:
+    def reset(self, clock: Moment) -> float:
         return max(0.0, self._ends - clock.wall)
 
 
@@ -177,7 +185,7 @@ class InProgress:
     def __init__(self) -> None:
         self.used = 0
 
-    def advance(self, clock: Clock) -> None:
+    def advance(self, clock: Moment) -> None:
         pass
 
     def add(self, amount: int) -> int:
@@ -187,16 +195,16 @@ class InProgress:
     def correct(self, place: int, amount: int) -> None:
         self.used += amount
 
-    def recall(self, at: float, clock: Clock) -> int | None:
+    def recall(self, at: float, clock: Moment) -> int | None:
         return None
 
     def raise_to(self, place: int, amount: int) -> None:
         pass
 
-    def wait(self, amount: int, limit: int, clock: Clock) -> float:
+    def wait(self, amount: int, limit: int, clock: Moment) -> float:
         return 1.0
 
-    def reset(self, clock: Clock) -> float:
+    def reset(self, clock: Moment) -> float:
         return 0.0
 
 

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluicegate._core import Arrived, JournalEntry, Route
+from sluicegate.admission import LONGEST_USER
 from sluicegate.gateway.call import Call
 from sluicegate.gateway.prices import Prices
 from sluicegate.ledger import Ledger
 from sluicegate.pricing import in_picodollars
-
-LONGEST_USER = 128
-"""Characters of the end user that a client names."""
 
 
 class LedgerFull(Exception):
@@ -26,8 +24,8 @@ def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route
     model, caller, run = call.model, call.caller, call.run
     if ledger is None or ledger.journal is None or model is None or call.counts:
         return None
-    header = call.serving.admission.user_header
-    user = arrived.user if header is None else arrived.headers.get(header)
+    admission = call.serving.admission
+    user = admission.user(arrived) if admission.separates_users else arrived.user
     entry = ledger.journal.open(
         arrived,
         upstream=route.upstream.name,

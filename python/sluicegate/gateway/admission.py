@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from sluicegate.admission import Admitted, Caller, Excess, Keyring, Limiter, Spending, Wish
+from sluicegate.admission import LONGEST_USER, Admitted, Caller, Excess, Keyring, Limiter, Spending, Wish
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
 
@@ -50,9 +50,15 @@ class Admission:
         self._wall = wall
 
     @property
-    def user_header(self) -> str | None:
-        """The header that tells the people behind a caller apart."""
-        return self._limiter.user_header
+    def separates_users(self) -> bool:
+        """Whether a header of the configuration tells the people behind a caller apart."""
+        return self._limiter.user_header is not None
+
+    def user(self, facts: Facts) -> str | None:
+        """Who of the people behind a caller asks, by the header that tells them apart."""
+        header = self._limiter.user_header
+        user = None if header is None else facts.headers.get(header)
+        return user and user[:LONGEST_USER]
 
     def identify(
         self, key_digest: bytes | None, presented: bool, endpoint: str | None = None
@@ -98,12 +104,11 @@ class Admission:
 
         if runs and limiter.refuses_unpriced(caller) and price(1, 1) is None:
             return Refusal("unpriced", model.name)
-        user = None if limiter.user_header is None else facts.headers.get(limiter.user_header)
         admitted = limiter.admit(
             Wish(
                 caller=caller,
                 model=model.label,
-                user=user,
+                user=self.user(facts),
                 rough_input=facts.input_tokens_estimate or 0,
                 output_bound=facts.max_output_tokens,
                 requests=requests,
