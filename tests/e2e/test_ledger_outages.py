@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from harness import postgres
 from harness.gateway_process import GatewayProcess
 from harness.ledger_stand import WAIT_SECONDS, asked, configured, rows, serving, settled, upstream
+from harness.small_disk import small_disk
 from sluicegate.testing import Script
 
 SEGMENT = 8 * 1024 * 1024
@@ -153,23 +153,11 @@ async def test_a_full_journal_drops_rows_where_it_is_told_to(tmp_path: Path) -> 
         assert rows(tmp_path) == []
 
 
-def ran(*command: str) -> bool:
-    with contextlib.suppress(OSError):
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    return False
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a journal and little else."""
-    place = tmp_path / "state"
-    place.mkdir()
-    if not ran("mount", "-t", "tmpfs", "-o", f"size={3 * SEGMENT}", "tmpfs", str(place)):
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disk(tmp_path / "state", 3 * SEGMENT) as place:
         yield place
-    finally:
-        ran("umount", "-l", str(place))
 
 
 async def test_a_full_disk_costs_no_row(disk: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from openai.types.responses import Response
 
 from harness.gateway_process import GatewayProcess, Line, spawn
 from harness.shared_gateway import second_gateway, shared_gateway
+from harness.small_disk import ran, small_disk
 from sluicegate.testing import Script, ScriptedUpstream
 
 ENDED = ("completed", "failed", "incomplete", "cancelled")
@@ -23,23 +23,11 @@ DISK_BYTES = 6 * 1024 * 1024
 LEASE_SECONDS = 1.5
 
 
-def ran(*command: str) -> bool:
-    with contextlib.suppress(OSError):
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    return False
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system that is small."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if not ran("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)):
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as place:
         yield place
-    finally:
-        ran("umount", "-l", str(place))
 
 
 def configured(base_url: str, path: Path, **store: Any) -> dict[str, Any]:
