@@ -10,7 +10,7 @@ from enum import Enum
 from statistics import median
 
 from benches.load.measure import Measurement
-from benches.load.proxies import LITELLM, SLUICEGATE
+from benches.load.proxies import ACCOUNTS, AFFINITY, LEAST_BUSY, LITELLM, SLUICEGATE
 from benches.load.report import (
     BASELINE,
     Results,
@@ -188,6 +188,13 @@ GATES = (
     ),
 )
 
+# Another way to run sluicegate, what it does more, and how much dearer a small request may be.
+_VARIANTS = (
+    (LEAST_BUSY.name, "`least_busy` of 8", None),
+    (AFFINITY.name, "`affinity` of 8", None),
+    (ACCOUNTS.name, "four limits and the ledger", 1.3),
+)
+
 # Measured where they are named, or with `--scenarios all`.
 FURTHER = (
     Gate("CPU a chunk, 2,000 streams over 50, µs", "held-2000", cpu, _ITSELF, 1.2, 1.0, base="held-50"),
@@ -202,6 +209,15 @@ FURTHER = (
         200.0,
         rival=LITELLM.name,
         at_least=True,
+    ),
+    *(
+        Gate(f"CPU a small request with {what} over that without", "requests", cpu, _US, bound, rival=name)
+        for name, what, bound in _VARIANTS
+    ),
+    # Nothing of it is done for a chunk: what is above 1 is the stream's beginning and end.
+    *(
+        Gate(f"CPU a chunk with {what} over that without", "paced-200", cpu, _US, 1.1, rival=name)
+        for name, what, _ in _VARIANTS
     ),
 )
 

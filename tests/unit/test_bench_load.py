@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -27,10 +28,12 @@ from benches.load.gates import (
 from benches.load.measure import Measurement, faults
 from benches.load.perf import Perf, PerfError
 from benches.load.processes import Process, StartError, free_port, wait_until_ready
-from benches.load.proxies import PEERS, Setup
+from benches.load.proxies import ACCOUNTS, PEERS, SLUICEGATE, VARIANTS, Proxy, Setup
 from benches.load.proxies.gateways import THREADS_SETTING, refuse_build
 from benches.load.report import Results, cpu, first_p50, markdown, number, per_second, table
 from benches.load.scenarios import SCENARIOS
+
+from sluicegate.config import load_data
 
 _BURN = """
 import time
@@ -333,6 +336,31 @@ def test_every_peer_gets_the_number_of_threads(tmp_path: Path) -> None:
         assert "1234" in said, proxy.name
         for path in tmp_path.iterdir():
             path.unlink()
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_variant_of_sluicegate_does_more_than_the_plain_one(variant: Proxy, tmp_path: Path) -> None:
+    setup = Setup(1234, "127.0.0.1:5678", 1, tmp_path)
+    loaded = []
+    for proxy in (SLUICEGATE, variant):
+        command = proxy.command(sys.executable, setup)
+        loaded.append(load_data(yaml.safe_load(Path(command[-1]).read_text())))
+    plain, config = loaded
+    assert not plain.limits
+    assert plain.ledger is None
+    assert len(plain.models["bench"].routes) == 1
+    if variant is ACCOUNTS:
+        [limits] = config.limits.values()
+        assert limits.requests
+        assert limits.tokens
+        assert limits.concurrent
+        assert limits.cost
+        assert [caller.name for caller in config.callers] == [key.name for key in config.keys]
+        assert config.ledger is not None
+    else:
+        assert len(config.models["bench"].routes) == 8
+        assert config.health.enabled
+    assert {gate.rival for gate in FURTHER} >= {variant.name}
 
 
 def test_the_setting_of_threads_is_one_that_the_gateway_has() -> None:

@@ -1,9 +1,12 @@
 """Gateways that know what a chat completion is, and the naive proxy."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import yaml
 from benches.load.processes import free_port
 from benches.load.proxies.model import Proxy, Setup, asked, peer, this_python, with_tokio_threads
 
@@ -32,6 +35,15 @@ prices:
   bench: {{input: 2.5, cached_input: 1.25, output: 10}}
   bench-messages: {{input: 2.5, cached_input: 1.25, output: 10}}
 """
+# How many deployments the policies choose among; all of them are the one mock.
+_DEPLOYMENTS = 8
+# Limits of each kind that a run never reaches: a refused request would void it.
+_LIMITS = {
+    "requests": "100M/minute",
+    "tokens": "1000000M/minute",
+    "concurrent": 100_000,
+    "cost": "1000000000/day",
+}
 _LITELLM = """\
 model_list:
   - model_name: bench
@@ -63,15 +75,50 @@ def _refuse_this_build() -> str | None:
     return refuse_build(_core.BUILD)
 
 
-def _sluicegate(found: str, setup: Setup) -> Sequence[str]:
-    text = _SLUICEGATE.format(
-        port=setup.port,
-        upstream=setup.upstream,
-        threads_setting=THREADS_SETTING,
-        threads=setup.threads,
-        key=_KEY,
-    )
-    return [found, "-m", "sluicegate", "serve", "--config", setup.write("sluicegate.yaml", text)]
+Change = Callable[[dict[str, Any], Setup], None]
+"""Turns something on in sluicegate's configuration."""
+
+
+def with_policy(policy: str) -> Change:
+    """The model has several deployments, which the policy chooses among, their health watched."""
+
+    def change(config: dict[str, Any], setup: Setup) -> None:
+        names = [f"mock-{number}" for number in range(_DEPLOYMENTS)]
+        base_url = f"http://{setup.upstream}/v1"
+        config["upstreams"] |= {name: {"base_url": base_url} for name in names}
+        config["models"]["bench"] = {"policy": policy, "routes": names}
+        config["health"] = {"enabled": True}
+
+    return change
+
+
+def with_accounts(config: dict[str, Any], setup: Setup) -> None:
+    """The key's caller has a limit of each kind, and each request is a row of the ledger."""
+    config["limits"] = {"bench": _LIMITS}
+    config["callers"] = [{"name": "bench", "limits": "bench"}]
+    config["storage"] = {"directory": str(setup.directory / "state")}
+    config["ledger"] = {}
+
+
+def _plain(config: dict[str, Any], setup: Setup) -> None:
+    """Nothing more than every gateway does that is measured."""
+
+
+def _sluicegate(change: Change = _plain) -> Callable[[str, Setup], Sequence[str]]:
+    def command(found: str, setup: Setup) -> Sequence[str]:
+        text = _SLUICEGATE.format(
+            port=setup.port,
+            upstream=setup.upstream,
+            threads_setting=THREADS_SETTING,
+            threads=setup.threads,
+            key=_KEY,
+        )
+        config = yaml.safe_load(text)
+        change(config, setup)
+        file = setup.write("sluicegate.yaml", yaml.safe_dump(config))
+        return [found, "-m", "sluicegate", "serve", "--config", file]
+
+    return command
 
 
 def _litellm(found: str, setup: Setup) -> Sequence[str]:
@@ -111,12 +158,15 @@ def _naive(found: str, setup: Setup) -> Sequence[str]:
 SLUICEGATE = Proxy(
     name="sluicegate",
     find=_find_sluicegate,
-    command=_sluicegate,
+    command=_sluicegate(),
     version=asked("-m", "sluicegate", "--version"),
     refusal=_refuse_this_build,
     key=_KEY,
     cost=True,
 )
+LEAST_BUSY = replace(SLUICEGATE, name="sluicegate-least-busy", command=_sluicegate(with_policy("least_busy")))
+AFFINITY = replace(SLUICEGATE, name="sluicegate-affinity", command=_sluicegate(with_policy("affinity")))
+ACCOUNTS = replace(SLUICEGATE, name="sluicegate-accounts", command=_sluicegate(with_accounts))
 SMG = Proxy(
     name="smg",
     find=peer("smg", "smg"),
