@@ -21,6 +21,7 @@ LAYERS = (
     ("config",),
     ("telemetry",),
     ("storage",),
+    ("identity",),
     ("admission", "discovery", "pricing", "routing", "ledger", "responses"),
     ("gateway",),
     ("server",),

@@ -2,7 +2,17 @@
 
 from sluicegate.config.apis import ApiName, spelled
 from sluicegate.config.bounds import BoundsConfig
-from sluicegate.config.callers import CallerConfig, KeyConfig, TeamConfig, UsersConfig
+from sluicegate.config.callers import (
+    CALLER_PREFIX,
+    CallerConfig,
+    KeyConfig,
+    ModelPattern,
+    TeamConfig,
+    UsersConfig,
+)
+from sluicegate.config.callers import (
+    Moment as Expiry,
+)
 from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
@@ -35,8 +45,10 @@ from sluicegate.config.section import Section
 from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig
 from sluicegate.config.settings import Setting, settings
 from sluicegate.config.upstream import DeadlineConfig, Dialect, UpstreamConfig
+from sluicegate.config.values import Name
 
 __all__ = [
+    "CALLER_PREFIX",
     "GENERIC",
     "NEED_RESTART",
     "Amounts",
@@ -49,6 +61,7 @@ __all__ = [
     "DeadlineConfig",
     "Dialect",
     "DiscoverConfig",
+    "Expiry",
     "HealthConfig",
     "KeyConfig",
     "LedgerConfig",
@@ -56,6 +69,8 @@ __all__ = [
     "LogConfig",
     "MessagesConfig",
     "ModelConfig",
+    "ModelPattern",
+    "Name",
     "PolicyConfig",
     "PriceConfig",
     "ProbeConfig",

@@ -11,6 +11,9 @@ from sluicegate.config.quantities import Words, fault
 from sluicegate.config.section import Section
 from sluicegate.config.values import CallerId, Name, Secret, header_name
 
+CALLER_PREFIX = "cal_"
+"""What ids begin with that the gateway makes."""
+
 
 def _moment(value: object) -> object:
     """A day begins at midnight, and a time without a zone is UTC."""
@@ -104,10 +107,15 @@ def check_callers(callers: tuple[CallerConfig, ...], teams: Mapping[str, TeamCon
             )
         names.add(caller.name)
         ids.add(id)
-        if id.startswith("cal_"):
-            raise fault("callers", f"has the id `{id}`", "ids that begin with cal_ are made by the gateway")
+        _check_id("callers", id)
         if caller.team is not None and caller.team not in teams:
             raise fault("callers", f"names the team `{caller.team}`, which is not in `teams`", "add it")
+
+
+def _check_id(section: str, id: str) -> None:
+    if id.startswith(CALLER_PREFIX):
+        hint = f"ids that begin with {CALLER_PREFIX} are made by the gateway"
+        raise fault(section, f"has the id `{id}`", hint)
 
 
 def check_keys(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> None:
@@ -122,6 +130,7 @@ def check_keys(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> 
                     "keys", f"gives a key of the caller `{key.name}` an id", "the caller has one: take it out"
                 )
         else:
+            _check_id("keys", key.id or "")
             first = by_name.setdefault(key.name, index)
             if first != index:
                 raise fault(

@@ -17,7 +17,7 @@ from sluicegate.config.values import Name, Positive
 Window = Literal["minute", "hour", "day", "week", "month"]
 
 _WINDOWS = get_args(Window)
-_RATE = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)([kMG]?)\s*/\s*([a-z]{1,10})\s*")
+_RATE = re.compile(r"\s*([0-9]{1,16}(?:\.[0-9]{1,6})?)([kMG]?)\s*/\s*([a-z]{1,10})\s*")
 _SIZES = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 _MOST = 10**15
 

@@ -8,22 +8,18 @@ from sqlalchemy.engine import Connection
 from sluicegate.config import StorageConfig
 from sluicegate.errors import ConfigurationFault
 from sluicegate.ledger.schema import MIGRATIONS, versions
-from sluicegate.storage import Database, migrate, state_directory, why_unwritable
+from sluicegate.storage import Database, migrate, storage_directory, why_unwritable
 
 _FILE = "ledger.db"
 _JOURNAL = "journal"
 
 
-def _directory(config: StorageConfig) -> Path:
-    return Path(config.directory).expanduser() if config.directory else state_directory()
-
-
 def journal_folder(config: StorageConfig) -> Path:
-    return _directory(config) / _JOURNAL
+    return storage_directory(config) / _JOURNAL
 
 
 def _place(config: StorageConfig) -> Path | SecretStr:
-    return config.database or _directory(config) / _FILE
+    return config.database or storage_directory(config) / _FILE
 
 
 def open_database(config: StorageConfig) -> Database:
@@ -33,7 +29,7 @@ def open_database(config: StorageConfig) -> Database:
 
 def ledger_faults(config: StorageConfig) -> list[ConfigurationFault]:
     """What would keep the ledger from being written, without making anything."""
-    why = why_unwritable(_directory(config) / _FILE)
+    why = why_unwritable(storage_directory(config) / _FILE)
     if why is None:
         return []
     hint = "set `storage.directory` to a directory that this user may write to"

@@ -2,7 +2,7 @@
 
 from sluicegate.storage.database import Database
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
-from sluicegate.storage.locations import state_directory, why_unwritable
+from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Unstorable",
     "migrate",
     "state_directory",
+    "storage_directory",
     "version_table",
     "why_unwritable",
 ]

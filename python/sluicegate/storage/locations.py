@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from sluicegate.config import StorageConfig
+
 
 def state_directory() -> Path:
     """Where files are if nobody says: what systemd gives a service, else the user's state directory."""
@@ -10,6 +12,11 @@ def state_directory() -> Path:
         return Path(directory.partition(":")[0])
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "sluicegate"
+
+
+def storage_directory(config: StorageConfig) -> Path:
+    """The directory of the journal and of SQLite files."""
+    return Path(config.directory).expanduser() if config.directory else state_directory()
 
 
 def why_unwritable(path: Path) -> str | None:

@@ -1,0 +1,44 @@
+"""Callers and keys in a database: making, changing and ending them, and who did that."""
+
+from sluicegate.identity.audit import AuditEntry, audited
+from sluicegate.identity.callers import change_caller, create_caller, find_caller, list_callers
+from sluicegate.identity.errors import Conflict, IdentityError, InvalidFields, NoSuchCaller, NoSuchKey
+from sluicegate.identity.keys import (
+    OVERLAP_SECONDS,
+    MadeKey,
+    create_key,
+    find_key,
+    list_keys,
+    revoke_key,
+    rotate_key,
+)
+from sluicegate.identity.model import CallerFields, KeyFields, StoredCaller, StoredKey
+from sluicegate.identity.place import open_callers
+from sluicegate.identity.secret import is_key
+
+__all__ = [
+    "OVERLAP_SECONDS",
+    "AuditEntry",
+    "CallerFields",
+    "Conflict",
+    "IdentityError",
+    "InvalidFields",
+    "KeyFields",
+    "MadeKey",
+    "NoSuchCaller",
+    "NoSuchKey",
+    "StoredCaller",
+    "StoredKey",
+    "audited",
+    "change_caller",
+    "create_caller",
+    "create_key",
+    "find_caller",
+    "find_key",
+    "is_key",
+    "list_callers",
+    "list_keys",
+    "open_callers",
+    "revoke_key",
+    "rotate_key",
+]
