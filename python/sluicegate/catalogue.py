@@ -143,8 +143,14 @@ CATALOGUE: Mapping[str, Entry] = {
     "metrics_not_public": Entry(
         "403",
         "`/metrics` names models, upstreams and cost, and is not shown where other machines can connect.",
-        ("`server.host` is no loopback address, and `server.metrics` does not say `public`.",),
-        ("Say `server: {metrics: public}` where whoever can connect may read them, and restart.",),
+        (
+            "`server.host` is no loopback address, and `server.metrics` does not say `public`.",
+            "There is `admin`, whose listener has them.",
+        ),
+        (
+            "Ask the admin API's listener, with a token.",
+            "Say `server: {metrics: public}` where whoever can connect may read them, and restart.",
+        ),
     ),
     # === the request as HTTP ===
     "request_too_large": Entry(
@@ -196,6 +202,12 @@ CATALOGUE: Mapping[str, Entry] = {
         "Every deployment of the model has as many streams as its `max_streams` allows.",
         ("More clients at once than the servers are sized for.", "Streams that take long to end."),
         ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
+    ),
+    "all_taken_off": Entry(
+        "503",
+        "Every deployment of the model has been taken off by an operator.",
+        ("Maintenance: somebody has called `eject` of the admin API for each.",),
+        ("Put one back with `restore` of the admin API; its audit says who took it off.",),
     ),
     "all_resting": Entry(
         "429 or 503",

@@ -22,7 +22,10 @@ import yaml
 
 from harness.gateway_process import GatewayProcess
 from harness.markdown_blocks import Block, blocks, pages
+from sluicegate.config import NEED_RESTART
 from sluicegate.testing import Script, ScriptedUpstream, script_from
+
+ADMIN_TOKEN = "test-admin-token"  # Of the variable that pages name.
 
 SECONDS = 40.0
 """For one block, waiting for the processes that it starts included."""
@@ -89,11 +92,14 @@ class Stand:
     gateway: GatewayProcess
     upstream: ScriptedUpstream
     environ: Mapping[str, str] = field(default_factory=dict)
+    admin: str = ""
+    """Host and port of its admin API."""
 
     def placed(self, text: str) -> str:
         """`text` with the ports of this gateway and this upstream."""
         host, port = self.gateway.address
         text = re.sub(r"(127\.0\.0\.1|localhost):8080", f"{host}:{port}", text)
+        text = text.replace("127.0.0.1:9464", self.admin or "127.0.0.1:9464")
         return text.replace("127.0.0.1:18101", f"127.0.0.1:{self.upstream.port}")
 
 
@@ -113,13 +119,21 @@ class Stands:
             environ |= variables(json.dumps(configuration(page)[0]))
         upstream = ScriptedUpstream()
         await upstream.start()
-        config = {**behind(DEFAULT, upstream.base_url), "server": {"reload_on_change": False}}
+        config = {
+            **behind(DEFAULT, upstream.base_url),
+            # The pages that say nothing of `admin` find metrics on the port of clients.
+            "server": {"reload_on_change": False, "metrics": "public"},
+            "storage": {"directory": str(folder / "state")},
+            "ledger": {},
+            "admin": {"port": 0, "tokens": [{"name": "ops", "token": ADMIN_TOKEN, "role": "operate"}]},
+        }
         try:
             gateway = await GatewayProcess.start(config, folder, environ)
         except BaseException:
             await upstream.stop()
             raise
-        return cls(Stand(gateway, upstream, environ))
+        line = await gateway.wait_line(event="admin_listening")
+        return cls(Stand(gateway, upstream, environ, line["address"].removeprefix("http://")))
 
     async def of(self, page: Path) -> Stand:
         """The stand as `page` configures it."""
@@ -127,7 +141,8 @@ class Stands:
         if self._page != page:
             config, stand.upstream.script = configuration(page)
             file = stand.gateway.config_file
-            kept = {name: json.loads(file.read_text())[name] for name in ("server", "responses")}
+            begun = json.loads(file.read_text())
+            kept = {name: begun[name] for name in NEED_RESTART if name in begun}
             opened = {} if "keys" in config else {"access": "open"}
             file.write_text(json.dumps({**behind(config, stand.upstream.base_url), **opened, **kept}) + "\n")
             stand.gateway.signal(signal.SIGHUP)
@@ -156,7 +171,7 @@ def configuration(page: Path) -> tuple[dict[str, Any], Script]:
 def behind(config: Mapping[str, Any], base_url: str) -> dict[str, Any]:
     """`config` with every upstream at `base_url`, and without what only a start would apply."""
     upstreams = {name: {**upstream, "base_url": base_url} for name, upstream in config["upstreams"].items()}
-    rest = {name: value for name, value in config.items() if name not in ("server", "responses")}
+    rest = {name: value for name, value in config.items() if name not in NEED_RESTART}
     return {**rest, "upstreams": upstreams}
 
 

@@ -23,7 +23,7 @@ LAYERS = (
     ("storage",),
     ("identity",),
     ("admission", "discovery", "pricing", "routing", "ledger", "responses"),
-    ("gateway",),
+    ("gateway", "admin"),
     ("server",),
     ("testing",),
     ("cli",),

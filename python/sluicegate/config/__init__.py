@@ -1,5 +1,6 @@
 """Configuration: its model, reading it from a file and the environment, and checking it."""
 
+from sluicegate.config.admin import AdminConfig, AdminRole, AdminTokenConfig
 from sluicegate.config.apis import ApiName, spelled
 from sluicegate.config.bounds import BoundsConfig
 from sluicegate.config.callers import (
@@ -42,7 +43,7 @@ from sluicegate.config.profiles import (
 from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section
-from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig
+from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig, is_loopback
 from sluicegate.config.settings import Setting, settings
 from sluicegate.config.upstream import DeadlineConfig, Dialect, UpstreamConfig
 from sluicegate.config.values import Name
@@ -51,6 +52,9 @@ __all__ = [
     "CALLER_PREFIX",
     "GENERIC",
     "NEED_RESTART",
+    "AdminConfig",
+    "AdminRole",
+    "AdminTokenConfig",
     "Amounts",
     "ApiName",
     "BoundsConfig",
@@ -93,6 +97,7 @@ __all__ = [
     "alias_target",
     "changed_settings",
     "check_file",
+    "is_loopback",
     "json_schema",
     "load_change",
     "load_data",

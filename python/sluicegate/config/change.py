@@ -14,12 +14,16 @@ from sluicegate.config.section import Section
 from sluicegate.config.source import read
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
-NEED_RESTART = ("server", "responses", "storage", "ledger")
+NEED_RESTART = ("server", "responses", "storage", "ledger", "admin")
 """The sections that are taken at the start of a process, and not again."""
 
 
-def changed_settings(one: Section, other: Section, path: str = "") -> list[str]:
-    """The paths of the settings in which two sections of the same type differ: `server.port`."""
+def changed_settings(one: Section | None, other: Section | None, path: str = "") -> list[str]:
+    """The paths of the settings in which two sections of the same type differ: `server.port`. Where one of
+    them is not there, that of the section itself.
+    """
+    if one is None or other is None:
+        return [] if one is other else [path]
     found: list[str] = []
     for name in type(one).model_fields:
         old, new = getattr(one, name), getattr(other, name)

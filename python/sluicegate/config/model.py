@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from sluicegate.config.admin import AdminConfig
 from sluicegate.config.callers import (
     CallerConfig,
     KeyConfig,
@@ -186,6 +187,12 @@ class Config(Section):
     )
     responses: StoreConfig = Field(
         default=StoreConfig(), description="Stored and background responses; a change needs a restart."
+    )
+
+    admin: AdminConfig | None = Field(
+        default=None,
+        description="The admin API, with metrics, on a listener of its own; null: none. `admin: {}` listens "
+        "as the defaults say. A change needs a restart.",
     )
 
     @field_validator("callers")

@@ -137,14 +137,20 @@ class ServerConfig(Section):
     metrics: MetricsAccess = Field(
         default="loopback",
         description="Who may read `/metrics`, which names models, upstreams and their cost, without a key. "
-        "loopback: only where the gateway listens on a loopback address; public: anyone who can connect.",
+        "loopback: only where the gateway listens on a loopback address, and has no `admin`, whose listener "
+        "serves them then; public: anyone who can connect.",
     )
     log: LogConfig = Field(default=LogConfig(), description="The structured log.")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -20,7 +20,7 @@ from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, re
 from sluicegate.gateway.background import Background
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.deciding import Deciding, DecidingOnLoop, DecidingThread
-from sluicegate.gateway.decisions import Decider
+from sluicegate.gateway.decisions import Answered, Decider
 from sluicegate.gateway.deployments import DeploymentReport
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
@@ -121,6 +121,32 @@ class Gateway:
     def config(self) -> Config:
         """What is served now, with the models that were found."""
         return self._state.config
+
+    # === for the admin API ===
+
+    @property
+    def models(self) -> ModelTable:
+        """What is served now."""
+        return self._state.models
+
+    @property
+    def log(self) -> Log:
+        return self._state.log
+
+    @property
+    def readiness(self) -> str:
+        """`ready`, or why it is not."""
+        return health.readiness(self._state)
+
+    async def decided(self, step: Callable[[], Answered]) -> Answered:
+        """What `step` says on the thread that decides. It must not wait."""
+        return await self._decider.ask(step)
+
+    async def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Metrics: their content type, and the text. `accept`: the scraper's header."""
+        return await exposition.exposition(self._state, accept)
+
+    # === as an ASGI application ===
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -299,6 +299,8 @@ class Decider:
                 return errors.internal()
             if step.why == "full":
                 return errors.all_busy(model.asked)
+            if step.why == "taken_off":
+                return errors.all_taken_off(model.asked)
             return errors.all_resting(model.asked, step.wait, rate_limited=step.reason == "429")
         if call.counts and cannot_count(fault):
             return errors.not_counted("" if call.model is None else call.model.name)

@@ -73,7 +73,8 @@ class DeploymentReport(Collector):
 def _now(models: ModelTable) -> Iterator[Metric]:
     states = GaugeMetricFamily(
         "sluicegate_deployment_state",
-        "1 for the state that a deployment is in: usable, ejected, half_open, resting or refusing.",
+        "1 for the state that a deployment is in: usable, ejected, half_open, resting, refusing or "
+        "taken_off.",
         labels=("deployment", "state"),
     )
     breakers = GaugeMetricFamily(
@@ -98,7 +99,7 @@ def _now(models: ModelTable) -> Iterator[Metric]:
         for deployment in group.deployments:
             state = known.get(deployment.name)
             if state is None:
-                state = known[deployment.name] = deployment.load.health.state(now)
+                state = known[deployment.name] = deployment.state(now)
             usable = state is State.USABLE
             by_upstream[deployment.upstream] = by_upstream.get(deployment.upstream, False) or usable
         for upstream, usable in by_upstream.items():

@@ -198,7 +198,7 @@ def method_not_allowed(method: str, path: str, allow: bytes) -> ErrorReply:
 def metrics_not_public() -> ErrorReply:
     return error_reply(
         403,
-        "Metrics are not shown on an address that other machines reach; `server.metrics: public` shows them.",
+        "Metrics are shown by the admin API, or here with `server.metrics: public`.",
         code="metrics_not_public",
     )
 
@@ -225,6 +225,16 @@ def all_busy(model: str) -> ErrorReply:
         type="server_error",
         code="all_busy",
         headers=((b"retry-after", b"1"),),
+    )
+
+
+def all_taken_off(model: str) -> ErrorReply:
+    """Operators have taken off every deployment of the model."""
+    return error_reply(
+        503,
+        f"The model `{model[:256]}` is not served just now: its deployments have been taken off.",
+        type="server_error",
+        code="all_taken_off",
     )
 
 

@@ -16,15 +16,22 @@ class MetricsEndpoint:
         self._state = state
 
     async def __call__(self, asked: AppRequest) -> None:
-        server = self._state.config.server
-        if server.metrics != "public" and not (server.is_loopback and _came_locally(asked.scope)):
+        config = self._state.config
+        server = config.server
+        local = config.admin is None and server.is_loopback and _came_locally(asked.scope)
+        if server.metrics != "public" and not local:
             raise Refused(errors.metrics_not_public())
         accept = asked.headers.get(b"accept", b"").decode("latin-1")
-        metrics = self._state.metrics
-        metrics.dropped_lines(self._state.log.dropped)
-        await self._state.responses.backlog()
-        content_type, body = await metrics.render(accept)
+        content_type, body = await exposition(self._state, accept)
         await respond(asked.send, 200, [(b"content-type", content_type.encode())], body)
+
+
+async def exposition(state: State, accept: str) -> tuple[str, bytes]:
+    """(content type, metrics). `accept`: the scraper's header."""
+    metrics = state.metrics
+    metrics.dropped_lines(state.log.dropped)
+    await state.responses.backlog()
+    return await metrics.render(accept)
 
 
 def _came_locally(scope: Scope) -> bool:

@@ -1,5 +1,7 @@
 """`GET /healthz` (the process answers) and `GET /readyz` (it takes requests)."""
 
+from typing import Literal
+
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import respond
 from sluicegate.gateway.state import State
@@ -21,10 +23,13 @@ class ReadyEndpoint:
         self._state = state
 
     async def __call__(self, asked: AppRequest) -> None:
-        state = self._state
-        if state.leaving or state.draining:
-            await respond(asked.send, 503, _HEADERS, b'{"status":"draining"}')
-        elif state.dead or state.front is None:
-            await respond(asked.send, 503, _HEADERS, b'{"status":"not running"}')
-        else:
-            await respond(asked.send, 200, _HEADERS, b'{"status":"ready"}')
+        found = readiness(self._state)
+        status = 200 if found == "ready" else 503
+        await respond(asked.send, status, _HEADERS, b'{"status":"%b"}' % found.encode())
+
+
+def readiness(state: State) -> Literal["ready", "draining", "not running"]:
+    """Whether it takes requests."""
+    if state.leaving or state.draining:
+        return "draining"
+    return "not running" if state.dead or state.front is None else "ready"

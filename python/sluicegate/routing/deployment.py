@@ -6,13 +6,14 @@ name while configurations come and go. Everything but the making is for the thre
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from random import Random
 from weakref import WeakValueDictionary
 
 from sluicegate._core import Fault, Outcome, Route, Upstream
 from sluicegate.config import HealthConfig
-from sluicegate.routing.health import FULL, Breaker, Health, Settings, State, Usable
+from sluicegate.routing.health import FULL, TAKEN_OFF, Breaker, Health, Settings, State, Usable
 from sluicegate.routing.retry import RetryBudget
 from sluicegate.routing.verdict import Verdict, verdict_at_end, verdict_of
 
@@ -29,6 +30,9 @@ def unheard(name: str, state: State, reason: str, seconds: float) -> None:
 
 SIZES = (2_000, 16_000)
 """Input tokens: below the first an input is short, below the second middling, else long."""
+
+FAULTS_KEPT = 16
+"""Of each deployment, the newest."""
 
 DECAY_SECONDS = 30.0
 """After so long a sample weighs 1/e of what it did."""
@@ -56,7 +60,9 @@ class Load:
     """What one deployment has to do, and how long its replies took. Kept over changes of the
     configuration."""
 
-    __slots__ = ("__weakref__", "bounds", "first_token", "health", "name", "streams", "tokens")
+    __slots__ = (
+        "__weakref__", "bounds", "faults", "first_token", "health", "name", "streams", "taken_off", "tokens",
+    )  # fmt: skip
 
     def __init__(self, name: str, health: Health) -> None:
         self.name = name
@@ -69,6 +75,10 @@ class Load:
         """Of their inputs, estimated."""
         self.first_token: list[Average | None] = [None] * (len(SIZES) + 1)
         """The average time to the first token of a stream, in seconds, by the size of its input (`SIZES`)."""
+        self.faults: deque[tuple[float, str]] = deque(maxlen=FAULTS_KEPT)
+        """The last attempts that failed: when, in seconds since 1970, and why."""
+        self.taken_off = False
+        """By an operator, until one puts it back."""
         self.bounds: frozenset[int] = frozenset()
         """The numbers of streams at which it is full, for one model or another."""
 
@@ -163,6 +173,18 @@ class Fleet:
             load.health.own.adopt(settings)
             load.health.reach.adopt(settings)
 
+    def take_off(self, load: Load) -> None:
+        """Hand it no more requests, whatever else there is, until it is put back. What is under way goes
+        on."""
+        load.taken_off = True
+        self.moved()
+
+    def put_back(self, load: Load) -> None:
+        """Hand it requests again, whatever it was left alone for."""
+        load.taken_off = False
+        load.health.restore(self.clock())
+        self.moved()
+
     def moved(self) -> None:
         self.changes += 1
 
@@ -250,10 +272,16 @@ class Deployment:
 
     def usable(self, now: float) -> Usable:
         """Whether it may be handed a request now."""
+        if self.load.taken_off:
+            return TAKEN_OFF
         most = self.max_streams
         if most is not None and self.load.streams >= most:
             return FULL
         return self.load.health.usable(now)
+
+    def state(self, now: float) -> State:
+        """What it is, but for being full; from any thread."""
+        return State.TAKEN_OFF if self.load.taken_off else self.load.health.state(now)
 
     def verdict(self, fault: Fault, wall: float) -> Verdict:
         """What an attempt that failed with `fault` says of it."""

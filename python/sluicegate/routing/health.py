@@ -45,6 +45,8 @@ class State(StrEnum):
     """Left alone because it refuses our key, our account, or the model's name."""
     FULL = "full"
     """It has as many streams as it may have."""
+    TAKEN_OFF = "taken_off"
+    """An operator has taken it off."""
 
 
 class Usable(NamedTuple):
@@ -58,6 +60,7 @@ class Usable(NamedTuple):
 
 YES = Usable(True, State.USABLE, math.inf)
 FULL = Usable(False, State.FULL, math.inf)
+TAKEN_OFF = Usable(False, State.TAKEN_OFF, math.inf)
 TRIAL = Usable(True, State.HALF_OPEN, math.inf)
 
 
@@ -258,6 +261,17 @@ class Breaker:
             self.until = min(self.until, now)
             self._watcher.moved()
 
+    def restore(self, now: float) -> None:
+        """Somebody says that it is well: it is used at once, and nothing that was is held against it."""
+        self._ejections = 0
+        if self.open:
+            self._close(now)
+        self._warms_up = False
+
+    def recent(self) -> tuple[int, int]:
+        """How many attempts of the last seconds have ended, and how many of them failed."""
+        return self._window.counts()
+
     def _eject(self, now: float, reason: str) -> None:
         healthy = int((now - self._usable_since) / PERIOD_OF_HEALTH)
         self._ejections = max(0, self._ejections - healthy)
@@ -352,6 +366,13 @@ class Health:
     def weight(self, now: float) -> float:
         """What part of its load it should have: less than 1 for a while after an ejection."""
         return min(self.own.weight(now), self.reach.weight(now))
+
+    def restore(self, now: float) -> None:
+        """Somebody says that it is well, and its upstream is, too."""
+        self._rest_until = 0.0
+        self.own.restore(now)
+        self.reach.restore(now)
+        self._watcher.moved()
 
     def begin(self, now: float) -> int:
         """An attempt begins. What is returned goes to `ended`."""

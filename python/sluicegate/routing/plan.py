@@ -9,12 +9,13 @@ from sluicegate.routing.health import Health, State
 from sluicegate.routing.model import Model, lowest_tier
 from sluicegate.routing.policy import Facts, KeptFacts
 from sluicegate.routing.retry import backoff
-from sluicegate.routing.verdict import LEFT, Verdict
+from sluicegate.routing.verdict import LEFT, Effect, Verdict
 
-Why = Literal["failed", "none", "full", "resting"]
+Why = Literal["failed", "none", "full", "resting", "taken_off"]
 
 
 _DOUBTFUL = frozenset({State.EJECTED, State.HALF_OPEN, State.REFUSING})
+_NO_FAULT = frozenset({Effect.SUCCESS, Effect.NOTHING})
 
 
 class Attempt(NamedTuple):
@@ -35,7 +36,7 @@ class NoRoute(NamedTuple):
     """What the client is told of; None where nothing was tried."""
     why: Why = "failed"
     """Without a fault: `none`: there is no deployment at all; `full`: each has as many streams as it may
-    have; `resting`: each wants to be left alone."""
+    have; `resting`: each wants to be left alone; `taken_off`: an operator has taken each off."""
     wait: float = 0.0
     """Where all rest: seconds until the first one is back."""
     reason: str = ""
@@ -213,6 +214,8 @@ class Plan:
             return
         health.ended(verdict, now, self._trial)
         load = deployment.load
+        if verdict.effect not in _NO_FAULT:
+            load.faults.append((self._model.group.fleet.wall(), verdict.reason))
         if load.streams in load.bounds:
             self._model.group.fleet.changes += 1
         load.streams -= 1
@@ -229,13 +232,17 @@ class Plan:
     def _none(self, now: float) -> NoRoute:
         resting: list[tuple[float, str]] = []
         left = self._left(self._model.deployments)
+        full = False
         for deployment in left:
             usable = deployment.usable(now)
             if usable.why is State.RESTING:
                 resting.append((usable.until - now, deployment.load.health.rest_reason))
+            full = full or usable.why is State.FULL
         if resting:
             wait, reason = min(resting)
             return NoRoute(None, "resting", wait, reason)
+        if left and not full:
+            return NoRoute(None, "taken_off")
         return NoRoute(None, "full" if left else "none")
 
 

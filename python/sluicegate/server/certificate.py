@@ -12,8 +12,8 @@ def tls_of(settings: ServerConfig) -> Tls | None:
     tls = settings.tls
     if tls is None:
         return None
+    check_certificate(tls, "server.tls")
     password = None if tls.key_password is None else tls.key_password.get_secret_value()
-    _check(tls, password)
     return Tls(
         tls.cert_file,
         tls.key_file,
@@ -23,7 +23,9 @@ def tls_of(settings: ServerConfig) -> Tls | None:
     )
 
 
-def _check(tls: TlsConfig, password: str | None) -> None:
+def check_certificate(tls: TlsConfig, path: str) -> None:
+    """Raises `ConfigurationError` where the files are no certificates, or no pair. `path`: of the setting."""
+    password = None if tls.key_password is None else tls.key_password.get_secret_value()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # Without a password the library would ask for one on the terminal.
@@ -32,5 +34,5 @@ def _check(tls: TlsConfig, password: str | None) -> None:
             context.load_verify_locations(tls.client_ca_file)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
-        fault = ConfigurationFault("server.tls", f"cannot be used: {reason}", "PEM files, a pair")
+        fault = ConfigurationFault(path, f"cannot be used: {reason}", "PEM files, a pair")
         raise ConfigurationError([fault]) from None

@@ -54,7 +54,7 @@ class Reader:
         self._last: Stamp = None
         # The sections of the file that the process began with: options of the command line are not in it.
         self._begun_with = _sections(running)
-        self._told: dict[str, Section] = {}
+        self._told: dict[str, Section | None] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sluicegate-reload", daemon=True)
 
@@ -132,13 +132,13 @@ class Reader:
         for name, section in _sections(config).items():
             if section == self._begun_with[name]:
                 self._told.pop(name, None)
-            elif section != self._told.get(name):
+            elif name not in self._told or section != self._told[name]:
                 self._told[name] = section
                 changed = changed_settings(self._begun_with[name], section, name)
                 self._log.warning("needs_restart", section=name, settings=changed)
 
 
-def _sections(config: Config) -> Mapping[str, Section]:
+def _sections(config: Config) -> Mapping[str, Section | None]:
     return {name: getattr(config, name) for name in NEED_RESTART}
 
 

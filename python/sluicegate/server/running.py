@@ -14,7 +14,9 @@ from sluicegate.gateway import Gateway
 from sluicegate.gateway.app import CLOSE_SECONDS
 from sluicegate.server import interpreter
 from sluicegate.server.address import Address
-from sluicegate.server.application import STOP_SECONDS, Application
+from sluicegate.server.admin import AdminListener
+from sluicegate.server.application import Application
+from sluicegate.server.embedded import STOP_SECONDS
 from sluicegate.server.ending import Ending
 from sluicegate.server.reload import POLL_SECONDS, Reader
 from sluicegate.server.signals import Signals
@@ -53,6 +55,7 @@ class Running:
         connections: int,
         log: Log,
         tell: Tell | None = None,
+        admin: AdminListener | None = None,
     ) -> None:
         self._gateway = gateway
         self._config = config
@@ -61,6 +64,7 @@ class Running:
         self._connections = connections
         self._log = log
         self._tell = tell
+        self._admin = admin
         self._over = asyncio.Event()
         self._died = asyncio.Event()
 
@@ -86,6 +90,8 @@ class Running:
         gateway.on_death = died
         application = Application(gateway, settings, self._connections)
         ending.also(application.remove)
+        if self._admin is not None:
+            ending.also(self._admin.release)
         reader: Reader | None = None
         telling: asyncio.Task[None] | None = None
         try:
@@ -93,6 +99,8 @@ class Running:
             await gateway.recall()
             await application.start(application_ended)
             front = self._listen(application)
+            if self._admin is not None:
+                await self._admin.start()
             self._tell_listening()
             interpreter.settle()
             if self._tell is not None:
@@ -117,6 +125,8 @@ class Running:
                 reader.stop()
             if telling is not None:
                 telling.cancel()
+            if self._admin is not None:
+                await self._admin.stop()
             await gateway.shutdown()
             await application.stop()
         return 1 if self._dead else 0

@@ -1,6 +1,7 @@
 """One process that serves a gateway: what it needs is checked and held first."""
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 import uvloop
 
 from sluicegate.config import Config
-from sluicegate.errors import ConfigurationError
-from sluicegate.gateway import create_app
+from sluicegate.errors import ConfigurationError, ConfigurationFault
+from sluicegate.gateway import Gateway, create_app
 from sluicegate.responses import store_faults
 from sluicegate.server import interpreter
 from sluicegate.server.address import hold_first
+from sluicegate.server.admin import AdminListener
 from sluicegate.server.certificate import tls_of
 from sluicegate.server.ending import Ending
 from sluicegate.server.holders import holder_of
@@ -76,25 +78,40 @@ def _serve(
     for fault in store_faults(config.responses):
         # What needs no store is served all the same.
         log.warning("response_store_unwritable", reason=str(fault))
-    try:
-        address = hold_first(settings.host, ports, shared=settings.reuse_port)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        taken = error.errno == errno.EADDRINUSE
-        holder = holder_of(ports[-1]) if taken else None
-        log.error("cannot_listen", host=settings.host, port=ports[-1], reason=reason, holder=holder)
-        return 1
-    try:
+    with contextlib.ExitStack() as held:
+        admin = _admin(config, gateway, log)
+        if admin is not None:
+            held.callback(admin.release)
+        try:
+            address = hold_first(settings.host, ports, shared=settings.reuse_port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            taken = error.errno == errno.EADDRINUSE
+            holder = holder_of(ports[-1]) if taken else None
+            log.error("cannot_listen", host=settings.host, port=ports[-1], reason=reason, holder=holder)
+            return 1
+        held.callback(address.release)
         connections = _connections(config, log)
         interpreter.take_short_turns()
         interpreter.give_large_objects_back()
-        running = Running(gateway, config, address, tls, connections, log, tell)
+        running = Running(gateway, config, address, tls, connections, log, tell, admin)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             status = runner.run(running.run(signals, ending, path))
-    finally:
-        address.release()
     log.info("stopped", status=status)
     return status
+
+
+def _admin(config: Config, gateway: Gateway, log: Log) -> AdminListener | None:
+    """The admin API's listener; None where there is none. Raises `ConfigurationError`."""
+    if config.admin is None:
+        return None
+    try:
+        return AdminListener(config.admin, config.storage, gateway, log)
+    except OSError as error:
+        reason = f"cannot listen: {error.strerror or error}"
+        if error.filename is not None:
+            reason += f": {error.filename}"
+        raise ConfigurationError([ConfigurationFault("admin", reason, None)]) from None
 
 
 def _connections(config: Config, log: Log) -> int:

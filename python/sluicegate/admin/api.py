@@ -1,0 +1,77 @@
+"""The admin API as an ASGI application."""
+
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sluicegate.admin.answers import Answered, answer
+from sluicegate.admin.changes import Changes
+from sluicegate.admin.deployments import Deployments
+from sluicegate.admin.watched import Watched
+
+ROOT = "/admin/api/v1"
+
+
+def admin_api(gateway: Watched) -> Starlette:
+    """What is behind the guard: it lets through who may do what."""
+    changes = Changes(gateway.log)
+    deployments = Deployments(gateway, changes)
+    state = _State(gateway)
+    routes = [
+        Route("/healthz", state.healthz),
+        Route("/readyz", state.readyz),
+        Route("/metrics", state.metrics),
+        *(
+            Route(ROOT + path, endpoint, methods=[method])
+            for method, path, endpoint in (
+                ("GET", "/deployments", deployments.list),
+                ("POST", "/deployments/{name:path}/eject", deployments.eject),
+                ("POST", "/deployments/{name:path}/restore", deployments.restore),
+                ("GET", "/deployments/{name:path}", deployments.show),
+            )
+        ),
+    ]
+    application = Starlette(routes=routes, exception_handlers=_HANDLERS)
+    application.router.redirect_slashes = False
+    return application
+
+
+class _State:
+    def __init__(self, gateway: Watched) -> None:
+        self._gateway = gateway
+
+    async def healthz(self, request: Request) -> Response:
+        return answer({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        readiness = self._gateway.readiness
+        return answer({"status": readiness}, 200 if readiness == "ready" else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        content_type, body = await self._gateway.exposition(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+
+async def _answered(request: Request, error: Any) -> Response:
+    answered: Answered = error
+    return answered.response()
+
+
+async def _broke(request: Request, error: Exception) -> Response:
+    # The guard logs it.
+    return Answered(500, "internal_error", "The gateway has failed; its log says where.").response()
+
+
+async def _wrong_path(request: Request, error: Any) -> Response:
+    path = request.url.path[:256]
+    if error.status_code == 405:
+        message = f"{path} does not take {request.method[:16]}."
+        return Answered(405, "method_not_allowed", message, headers=error.headers).response()
+    return Answered(404, "unknown_url", f"There is nothing at {path}.").response()
+
+
+_HANDLERS = {Answered: _answered, HTTPException: _wrong_path, Exception: _broke}

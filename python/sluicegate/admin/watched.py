@@ -1,0 +1,34 @@
+"""What the admin API needs of a running gateway."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from sluicegate.routing import ModelTable
+from sluicegate.telemetry import Log
+
+_T = TypeVar("_T")
+
+
+class Watched(Protocol):
+    """A running gateway. Its methods are for the event loop."""
+
+    @property
+    def models(self) -> ModelTable:
+        """What is served now."""
+        ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def readiness(self) -> str:
+        """`ready`, or why it is not."""
+        ...
+
+    async def decided(self, step: Callable[[], _T]) -> _T:
+        """What `step` says on the thread that decides, whose state is its own. It must not wait."""
+        ...
+
+    async def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Metrics: their content type, and the text. `accept`: the scraper's header."""
+        ...
