@@ -579,8 +579,9 @@ class Tariff:
 
     Rates are USD per token as plain decimal text (`0.000001`), None where not known, in this order: `input`,
     `cached_input`, `cache_write`, `cache_write_1h`, `output`, `reasoning`, `input_audio`, `input_image`,
-    `output_audio`, `output_image`. Raises `ValueError` for another number of rates, for a text that is no
-    such number, and for rates that 256 bits cannot hold exactly beside each other.
+    `output_audio`, `output_image`; and the last is USD for each request. Raises `ValueError` for another
+    number of rates, for a text that is no such number, and for rates that 256 bits cannot hold exactly beside
+    each other.
     """
 
     def __new__(
@@ -590,10 +591,10 @@ class Tariff:
 @final
 class Pricing:
     """How a route's replies are priced: by `tariff` (None: every cost is unknown), shown in `style`
-    (`openrouter`, `cocoon` or `none`).
+    (`openrouter`, `cocoon` or `none`). `id`: what a journal calls the tariff.
     """
 
-    def __new__(cls, tariff: Tariff | None, style: str) -> Pricing: ...
+    def __new__(cls, tariff: Tariff | None, style: str, id: str | None = None) -> Pricing: ...
     def price(
         self,
         *,
@@ -684,7 +685,6 @@ class Journal:
         user_id: str | None = None,
         response_id: str | None = None,
         trace_id: str | None = None,
-        price_id: str | None = None,
         run: int = 1,
         background: bool = False,
         estimated_input: int | None = None,

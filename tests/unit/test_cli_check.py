@@ -109,6 +109,56 @@ def test_upstreams_are_asked_for_their_models(file: Path) -> None:
         assert found["upstreams"] == {"a": {"ok": True, "base_url": upstream.base_url, "models": ["x", "z"]}}
 
 
+def test_a_budget_that_cannot_see_what_a_model_costs_is_a_warning(file: Path) -> None:
+    models = {"priced": "a", "llama-8b": "a", "llama-70b": "a", "any/*": "a/*"}
+    limits: dict[str, Any] = {
+        "blind": {"cost": "1/day"},
+        "strict": {"cost": "1/day", "unpriced": "refuse"},
+        "one": {"models": {"llama-8b": {"cost": "1/day"}}},
+    }
+    more: dict[str, Any] = {
+        "models": models,
+        "prices": {"priced": {"input": 1, "cached_input": 1}},
+        "limits": limits,
+        "callers": [
+            {"name": "narrow", "limits": "blind", "models": ["priced"]},
+            {"name": "wide", "limits": "blind", "models": ["llama-*"]},
+            {"name": "strict", "limits": "strict"},
+        ],
+        "keys": [{"name": "one", "key": "sk-one-of-many", "limits": "one"}],
+        "users": {"header": "x-user-id", "limits": "blind"},
+    }
+    write(file, "http://127.0.0.1:1/v1", **more)
+    found = json.loads(run(file, "--format", "json").stdout)["warnings"]
+    said = {warning["path"]: warning["message"] for warning in found if "limit of cost" in warning["message"]}
+    about = "has a limit of cost, which cannot see models without a price: "
+    assert said == {
+        "callers[1]": about + "llama-8b, llama-70b",
+        "keys[0]": about + "llama-8b",
+        "users": about + "llama-8b, llama-70b",
+    }
+    write(file, "http://127.0.0.1:1/v1", **more, cost={"function": "math:hypot"})
+    assert json.loads(run(file, "--format", "json").stdout)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no_such_module:price", "cannot be imported: ModuleNotFoundError"),
+        ("math:price", "cannot be imported: AttributeError"),
+        ("math", "cannot be imported"),
+        ("math:pi", "is no function"),
+        ("math:sqrt", "cannot be asked"),
+    ],
+)
+def test_a_function_for_prices_is_one(file: Path, path: str, said: str) -> None:
+    write(file, "http://127.0.0.1:1/v1", cost={"function": path})
+    done = run(file)
+    assert done.exit_code == 1
+    assert "error: cost.function" in done.stderr
+    assert said in done.stderr
+
+
 @pytest.mark.parametrize(
     ("status", "exit_code", "message"),
     [

@@ -127,7 +127,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(path: str, hint: str) -> No
 
 
 def test_an_unknown_key_like_no_other_is_refused_with_what_is_known() -> None:
-    assert faults(changed("cost.zzz", 1))["cost.zzz"].hint == "known: genai_prices, style"
+    assert faults(changed("cost.zzz", 1))["cost.zzz"].hint == "known: function, genai_prices, style"
 
 
 @pytest.mark.parametrize(

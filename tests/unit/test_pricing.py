@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from sluicegate.config import Config, PriceConfig, load_data
 from sluicegate.pricing import Cost, PriceTable, TariffPolicy, UsageLike, members, policy_for
@@ -133,6 +134,66 @@ def test_a_tier_counts_cached_tokens_and_keeps_what_it_does_not_change() -> None
     cost = known(usage, input=1, cached_input=1, output=1, tiers=[{"above": 200, "output": 5}])
     assert cost.cached_input == Decimal("0.000299")
     assert cost.output == Decimal("0.00005")
+
+
+# === one price a token, and coefficients ===
+
+
+def test_one_price_times_a_coefficient_for_each_kind_of_token() -> None:
+    usage = Counts(input_tokens=100, cached_input_tokens=40, output_tokens=30, reasoning_tokens=10)
+    coefficients = {"cached_input": "0.1", "output": 4, "reasoning": 8}
+    cost = known(usage, price="0.5", coefficients=coefficients)
+    millionths = [part * 1_000_000 for part in (cost.input, cost.cached_input, cost.reasoning, cost.output)]
+    assert millionths == [30, 2, 40, 80]
+    assert known(usage, price="0.5").total == Decimal("0.000065"), "without coefficients all cost the same"
+
+
+def test_a_kind_with_a_price_of_its_own_costs_that_and_a_tier_may_say_so() -> None:
+    usage = Counts(input_tokens=100, output_tokens=10)
+    assert known(usage, price=1, coefficients={"output": 4}, output=7).output == Decimal("0.00007")
+    tiers = [{"above": 99, "output": 3}]
+    cost = known(usage, price=1, coefficients={"output": 4}, tiers=tiers)
+    assert (cost.input, cost.output) == (Decimal("0.0001"), Decimal("0.00003"))
+
+
+# === a price for the request ===
+
+
+def test_a_request_has_a_price_beside_its_tokens() -> None:
+    usage = Counts(input_tokens=10, output_tokens=5)
+    cost = known(usage, input=1, output=2, per_request="0.0001")
+    assert (cost.request, cost.total) == (Decimal("0.0001"), Decimal("0.00012"))
+    assert known(Counts(input_tokens=0), input=1, per_request=2).total == 2
+    assert known(usage, input=1, output=2, per_request=1, tiers=[{"above": 9, "per_request": 3}]).request == 3
+    assert priced(Counts(), input=1, per_request=1) is None, "without usage nothing is known"
+
+
+# === what a configuration may say ===
+
+
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        ({"input": "0.0000001"}, "more than 6 decimals"),
+        ({"input": 1, "output": "1.23456789"}, "more than 6 decimals"),
+        ({"input": 1, "per_request": "0.0000000000001"}, "more than 12 decimals"),
+        ({"price": "0.000001", "coefficients": {"output": "0.5"}}, "coefficient of `output`"),
+        ({"output": 1}, "neither `input` nor `price`"),
+        ({"input": 1, "coefficients": {"output": 2}}, "no `price`"),
+        (
+            {"price": 1, "changes": [{"since": "2026-12-01", "coefficients": {"output": "0.1234567"}}]},
+            "`output`",
+        ),
+    ],
+)
+def test_a_price_that_no_ledger_can_hold_is_refused(price: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        PriceConfig.model_validate(price)
+
+
+@pytest.mark.parametrize("input", ["0.000001", "1.250000000", 0.1, "0E-30"])
+def test_zeros_at_the_end_are_no_decimals(input: Any) -> None:
+    assert PriceConfig.model_validate({"input": input}).input == Decimal(str(input))
 
 
 # === what is not known ===
@@ -270,9 +331,9 @@ def test_a_configured_model_has_its_price() -> None:
 
 counts = st.none() | st.integers(0, 2**64 - 1)
 usages = st.builds(Counts, **dict.fromkeys(Counts.__dataclass_fields__, counts))
-amounts = st.decimals(0, 10**6, places=9, allow_nan=False, allow_infinity=False)
+amounts = st.decimals(0, 10**6, places=6, allow_nan=False, allow_infinity=False)
 needed = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
-optional = ("reasoning", "input_audio", "input_image", "output_audio", "output_image")
+optional = ("reasoning", "input_audio", "input_image", "output_audio", "output_image", "per_request")
 prices = st.fixed_dictionaries(dict.fromkeys(needed, amounts), optional=dict.fromkeys(optional, amounts))
 
 
@@ -281,22 +342,21 @@ def test_the_total_is_the_sum_of_its_parts(usage: Counts, price: dict[str, Decim
     cost = priced(usage, **price)
     assert (cost is None) == (usage.input_tokens is None)
     if cost is not None:
-        parts = [Fraction(part) for part in (cost.input, cost.cached_input, cost.cache_write, cost.output)]
-        assert Fraction(cost.total) == sum(parts)
+        parts = [cost.input, cost.cached_input, cost.cache_write, cost.output, cost.request]
+        assert Fraction(cost.total) == sum(Fraction(part) for part in parts)
         assert all(part >= 0 for part in parts)
         assert cost.reasoning <= cost.output
 
 
-@given(usages, st.decimals(0, 10**6, places=9))
+@given(usages, st.decimals(0, 10**6, places=6))
 def test_no_token_is_billed_twice_whatever_is_reported(usage: Counts, one: Decimal) -> None:
-    names = [name for name in PriceConfig.model_fields if name not in ("tiers", "changes")]
-    cost = priced(usage, **dict.fromkeys(names, one))
+    cost = priced(usage, **dict.fromkeys((*needed, *optional[:-1]), one))
     if cost is not None:
         billed = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         assert Fraction(cost.total) == billed * Fraction(one) / 1_000_000
 
 
-@given(st.integers(0, 2**64 - 1), st.decimals(0, 10**12, places=11))
+@given(st.integers(0, 2**64 - 1), st.decimals(0, 10**12, places=6))
 def test_nothing_is_rounded(tokens: int, one: Decimal) -> None:
     with decimal.localcontext(decimal.Context(prec=3)):
         cost = known(Counts(input_tokens=tokens), input=one)
@@ -323,6 +383,7 @@ def test_the_members_are_exact_json_without_exponents(usage: Counts, price: dict
             "cache_write_cost": cost.cache_write,
             "output_cost": cost.output,
             "reasoning_cost": cost.reasoning,
+            **({"request_cost": cost.request} if cost.request else {}),
         },
     }
 
@@ -337,8 +398,8 @@ def test_cocoon_shows_whole_numbers_that_add_up(usage: Counts, price: dict[str, 
         assert set(shown.values()) == {None}
         return
     prompt, completion = shown["prompt_total_cost"], shown["completion_total_cost"]
-    assert shown["total_cost"] == prompt + completion
-    for rounded, part in ((prompt, cost.prompt), (completion, cost.output)):
+    request = shown["total_cost"] - prompt - completion
+    for rounded, part in ((prompt, cost.prompt), (completion, cost.output), (request, cost.request)):
         assert Fraction(-1, 2) < rounded - Fraction(part) * 1_000_000 <= Fraction(1, 2)
 
 

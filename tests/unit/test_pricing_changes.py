@@ -11,7 +11,7 @@ from sluicegate.pricing import PriceTable
 NOON = 1_795_348_800.0
 """2026-11-22T12:00:00Z."""
 
-PRICE = {
+PRICE: dict[str, Any] = {
     "input": "1",
     "cached_input": "0.5",
     "output": "4",
@@ -49,6 +49,25 @@ def test_what_a_change_leaves_out_stays(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_same_tariff_is_given_until_it_changes() -> None:
     prices = PriceTable({"m": PriceConfig.model_validate(PRICE)})
     assert prices.tariff("m", "x") is prices.tariff("m", "x")
+
+
+@pytest.mark.parametrize(("hours", "cost"), [(0, "0.00005"), (12, "0.00009"), (36, "1.000135")])
+def test_one_price_and_its_coefficients_change_apart(
+    hours: float, cost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    price = {
+        "price": 1,
+        "coefficients": {"output": 4},
+        "changes": [
+            {"since": "2026-11-23", "coefficients": {"output": 8}},
+            {"since": "2026-11-24", "price": "1.5", "per_request": 1},
+        ],
+    }
+    monkeypatch.setattr("sluicegate.pricing.table.time.time", lambda: NOON + hours * 3600)
+    prices = PriceTable({"m": PriceConfig.model_validate(price)})
+    found = prices.price("m", "theirs", FakeUsage(input_tokens=10, output_tokens=10))
+    assert found is not None
+    assert f"{found.total.normalize():f}" == cost
 
 
 def test_two_changes_at_one_time_are_a_fault() -> None:

@@ -66,12 +66,29 @@ def test_a_model_the_list_cannot_price_has_no_cost(model: str) -> None:
     assert GenaiPrices().price("gpt-4o", model, usage(input_tokens=1, output_tokens=1)) is None
 
 
-def test_a_fee_for_each_request_makes_the_cost_unknown() -> None:
-    assert _tariff(ModelPrice(input_mtok=Decimal(1))) is not None
-    assert _tariff(ModelPrice(input_mtok=Decimal(1), requests_kcount=Decimal(5))) is None
+def test_a_fee_for_each_request_is_added() -> None:
+    tariff = _tariff(ModelPrice(input_mtok=Decimal(1), requests_kcount=Decimal(5)))
+    assert tariff is not None
+    cost = tariff.cost(usage(input_tokens=3))
+    assert cost is not None
+    assert (cost.request, cost.total) == (Decimal("0.005"), Decimal("0.005003"))
+    expected = calc_price(Usage(input_tokens=100, output_tokens=10), "sonar-pro", provider_id="perplexity")
+    found = GenaiPrices({"sonar-pro": ["https://api.perplexity.ai"]}).price(
+        "m", "sonar-pro", usage(input_tokens=100, output_tokens=10)
+    )
+    assert found is not None
+    assert found.total == expected.total_price
 
 
-@pytest.mark.parametrize("price", ["-1", "1E-80", "1E+80"])
+def test_a_price_is_a_whole_number_of_what_a_ledger_counts_in() -> None:
+    tariff = _tariff(ModelPrice(input_mtok=Decimal("0.04166666666666665")))
+    assert tariff is not None
+    cost = tariff.cost(usage(input_tokens=1_000_000))
+    assert cost is not None
+    assert cost.total == Decimal("0.041667")
+
+
+@pytest.mark.parametrize("price", ["-1", "1E+80"])
 def test_a_price_that_cannot_be_held_is_not_known(price: str) -> None:
     assert _tariff(ModelPrice(input_mtok=Decimal(price))) is None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal, Protocol
 
 from sluicegate.admission.caller import Caller
@@ -227,7 +227,8 @@ class Limiter:
 
 def in_pico(amount: Decimal) -> int:
     """USD as a whole number of 10⁻¹² USD."""
-    return int((amount * PICO).to_integral_value())
+    # As the ledger rounds: the two agree.
+    return int((amount * PICO).to_integral_value(ROUND_HALF_UP))
 
 
 def _bind(

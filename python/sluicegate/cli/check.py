@@ -41,7 +41,8 @@ def check(file: Path | None, form: Literal["text", "json", "github"], strict: bo
         raise click.UsageError(f"there is no configuration at {places}.")
     report = check_file(file)
     if report.config is not None:
-        report = _with_store(report, report.config)
+        config = report.config
+        report = _with_budgets(_with_store(report, config), config)
     answers = None
     if connect and report.config is not None:
         answers = ask_all(report.config.upstreams)
@@ -72,6 +73,13 @@ def _with_store(report: "Report", config: "Config") -> "Report":
     if config.ledger is not None:
         faults += ledger_faults(config.storage)
     return replace(report, faults=(*report.faults, *faults))
+
+
+def _with_budgets(report: "Report", config: "Config") -> "Report":
+    """With a warning for each limit of cost that cannot see what requests cost."""
+    from sluicegate.cli.budgets import blind_budgets
+
+    return replace(report, warnings=(*report.warnings, *blind_budgets(config)))
 
 
 def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listing | NoListing]") -> "Report":

@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sluicegate.cli.upstreams import name_for
-from sluicegate.config import GENERIC, Profile, profile, profiles
+from sluicegate.config import DECIMALS_PER_MILLION, GENERIC, Profile, profile, profiles
 
 Place = tuple[str | int, ...]
 
@@ -204,6 +204,10 @@ class _Translation:
             if price is None:
                 self._remark((*place, theirs), "is not a price")
                 continue
+            exact = round(price, DECIMALS_PER_MILLION)
+            if exact != price:
+                self._remark((*place, theirs), f"is rounded to {exact:f} USD per million tokens")
+                price = exact
             found[ours] = f"{price:f}".rstrip("0").rstrip(".") if "." in f"{price:f}" else f"{price:f}"
         if not found:
             return

@@ -30,6 +30,7 @@ from sluicegate.config.model import (
 from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.names import matches as wildcard_matches
 from sluicegate.config.names import target as alias_target
+from sluicegate.config.own import load_own
 from sluicegate.config.policies import PolicyConfig
 from sluicegate.config.prices import PriceConfig, TierConfig
 from sluicegate.config.profiles import (
@@ -46,10 +47,11 @@ from sluicegate.config.section import Section
 from sluicegate.config.server import LogConfig, ServerConfig, TlsConfig, is_loopback
 from sluicegate.config.settings import Setting, settings
 from sluicegate.config.upstream import DeadlineConfig, Dialect, UpstreamConfig
-from sluicegate.config.values import Name
+from sluicegate.config.values import DECIMALS_PER_MILLION, Name
 
 __all__ = [
     "CALLER_PREFIX",
+    "DECIMALS_PER_MILLION",
     "GENERIC",
     "NEED_RESTART",
     "AdminConfig",
@@ -102,6 +104,7 @@ __all__ = [
     "load_change",
     "load_data",
     "load_file",
+    "load_own",
     "profile",
     "profile_at",
     "profile_of_owner",

@@ -30,6 +30,7 @@ from sluicegate.config.ledger import LedgerConfig, StorageConfig
 from sluicegate.config.limits import LimitSet
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
+from sluicegate.config.own import PriceFunction
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
 from sluicegate.config.routing import MOST_HEADERS, RoutingConfig
@@ -64,6 +65,11 @@ class CostConfig(Section):
     )
     genai_prices: bool = Field(
         default=True, description="Use the genai-prices list for models that have no price in `prices`."
+    )
+    function: PriceFunction | None = Field(
+        default=None,
+        description="`package.module:function`, to be found by Python's own search path: it is asked what "
+        "each request costs, in place of `prices` and of the list.",
     )
 
 

@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, Literal, Self
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
+from sluicegate.config.own import import_own, load_own
 from sluicegate.config.quantities import fault
 from sluicegate.config.routing import ShownHeader
 from sluicegate.config.section import Section
@@ -55,20 +55,12 @@ class OwnPolicyConfig(Section):
 
     def load(self) -> Callable[..., Any]:
         """The class. Raises whatever importing it raises, and `AttributeError` where it is not there."""
-        module, _, name = self.path.partition(":")
-        found: Callable[..., Any] = getattr(import_module(module), name)
+        found: Callable[..., Any] = load_own(self.path)
         return found
 
     @model_validator(mode="after")
     def _there(self) -> Self:
-        try:
-            found = self.load()
-        except Exception as error:
-            raise fault(
-                "policy",
-                f"names `{self.path}`, which cannot be imported: {type(error).__name__}: {error}",
-                "it has to be installed, or in a folder of PYTHONPATH",
-            ) from None
+        found = import_own(self.path)
         if not inspect.isclass(found) or not callable(getattr(found, "rank", None)):
             raise fault(
                 "policy",

@@ -1,11 +1,29 @@
 """Prices of models, as a configuration states them."""
 
-from pydantic import Field, field_validator
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Context, Decimal
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
 
 from sluicegate.config.callers import Moment
 from sluicegate.config.quantities import fault
 from sluicegate.config.section import Section
-from sluicegate.config.values import Tokens, UsdPerMillion
+from sluicegate.config.values import (
+    DECIMALS_PER_MILLION,
+    Coefficient,
+    Tokens,
+    Usd,
+    UsdPerMillion,
+    has_more_decimals,
+)
+
+# More digits than a price and a coefficient have together.
+_EXACT = Context(prec=60)
+
+# What costs the one price where no coefficient says otherwise; the other kinds are parts of these.
+_ONCE = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
 
 
 class _Rates(Section):
@@ -36,6 +54,24 @@ class _Rates(Section):
     output_image: UsdPerMillion | None = Field(
         default=None, description="Output tokens of images; left out: as `output`."
     )
+    per_request: Usd | None = Field(
+        default=None, description="Each request whose usage is known, beside what its tokens cost."
+    )
+
+
+class CoefficientsConfig(Section):
+    """How many times the `price` a token of each kind costs."""
+
+    input: Coefficient | None = Field(default=None, description="Input without a cache; left out: 1.")
+    cached_input: Coefficient | None = Field(default=None, description="Read from a cache; left out: 1.")
+    cache_write: Coefficient | None = Field(default=None, description="Written to a cache; left out: 1.")
+    cache_write_1h: Coefficient | None = Field(default=None, description="For an hour; left out: 1.")
+    output: Coefficient | None = Field(default=None, description="Output; left out: 1.")
+    reasoning: Coefficient | None = Field(default=None, description="Left out: as `output`.")
+    input_audio: Coefficient | None = Field(default=None, description="Left out: as `input`.")
+    input_image: Coefficient | None = Field(default=None, description="Left out: as `input`.")
+    output_audio: Coefficient | None = Field(default=None, description="Left out: as `output`.")
+    output_image: Coefficient | None = Field(default=None, description="Left out: as `output`.")
 
 
 class TierConfig(_Rates):
@@ -52,19 +88,57 @@ class ChangedPriceConfig(_Rates):
 
     since: Moment = Field(description="From when on: 2026-12-01, or 2026-12-01T00:00:00Z.")
     input: UsdPerMillion | None = Field(default=None, description="As it was before.")
+    price: UsdPerMillion | None = Field(default=None, description="As it was before.")
+    coefficients: CoefficientsConfig | None = Field(default=None, description="Those that change.")
     tiers: tuple[TierConfig, ...] | None = Field(default=None, description="As it was before.")
 
 
 class PriceConfig(_Rates):
     """What a model costs, in USD per million tokens. Where a needed price is missing the cost is unknown."""
 
-    input: UsdPerMillion = Field(
-        description="Input tokens that were neither read from nor written to a cache."
+    input: UsdPerMillion | None = Field(
+        default=None,
+        description="Input tokens that were neither read from nor written to a cache. Left out only where "
+        "there is a `price`.",
+    )
+    price: UsdPerMillion | None = Field(
+        default=None,
+        description="One price for all tokens, of whatever kind; times a coefficient where there are "
+        "`coefficients`. A kind with a price of its own costs that.",
+    )
+    coefficients: CoefficientsConfig | None = Field(
+        default=None, description="How many times the `price` each kind of token costs; left out: once."
     )
     tiers: tuple[TierConfig, ...] = Field(default=(), description="Prices for long requests.")
     changes: tuple[ChangedPriceConfig, ...] = Field(
         default=(), description="Prices that hold from a time on, each in place of those before it."
     )
+
+    def rate(self, kind: str) -> Decimal | None:
+        """What tokens of this kind cost, in USD per million; `per_request`: each request, in USD."""
+        own: Decimal | None = getattr(self, kind)
+        if own is not None or self.price is None:
+            return own
+        coefficient: Decimal | None = getattr(self.coefficients, kind, None)
+        if coefficient is None:
+            return self.price if kind in _ONCE else None
+        return _EXACT.multiply(self.price, coefficient)
+
+    def in_time(self) -> Iterator[tuple[datetime | None, "PriceConfig"]]:
+        """The prices one after the other, each with the time from which it holds; None for the first."""
+        now = self.model_copy(update={"changes": ()})
+        yield None, now
+        for change in self.changes:
+            names = change.model_fields_set - {"since", "tiers", "coefficients"}
+            changed = {name: getattr(change, name) for name in names}
+            if change.tiers is not None:
+                changed["tiers"] = change.tiers
+            if change.coefficients is not None:
+                known, new = now.coefficients or CoefficientsConfig(), change.coefficients
+                given = {name: getattr(new, name) for name in new.model_fields_set}
+                changed["coefficients"] = known.model_copy(update=given)
+            now = now.model_copy(update=changed)
+            yield change.since, now
 
     @field_validator("changes")
     @classmethod
@@ -79,3 +153,22 @@ class PriceConfig(_Rates):
         if len({tier.above for tier in tiers}) != len(tiers):
             raise fault("tiers", "has two tiers above the same number of tokens", "keep one of them")
         return tuple(sorted(tiers, key=lambda tier: tier.above))
+
+    @model_validator(mode="after")
+    def _says_enough(self) -> Self:
+        for _, price in self.in_time():
+            if price.input is None and price.price is None:
+                raise fault("price", "says neither `input` nor `price`", "USD per million tokens")
+            if price.coefficients is not None:
+                if price.price is None:
+                    raise fault("price", "has `coefficients` and no `price`", "add what they multiply")
+                for kind in CoefficientsConfig.model_fields:
+                    rate = price.rate(kind)
+                    if rate is not None and has_more_decimals(rate, DECIMALS_PER_MILLION):
+                        raise fault(
+                            "price",
+                            f"has a price times the coefficient of `{kind}` with more than "
+                            f"{DECIMALS_PER_MILLION} decimals",
+                            "costs are counted in 10⁻¹² USD",
+                        )
+        return self

@@ -40,6 +40,9 @@ _NEVER_DOWN = (
 )
 
 
+DECIMALS_PER_MILLION = 6
+"""A price with so many is a whole number of 10**-12 USD a token, in which a ledger counts."""
+
 _DAY = 24 * 3600
 _MIB = 1024**2
 
@@ -217,6 +220,27 @@ def _decimal(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
+def _per_million(price: Decimal) -> Decimal:
+    return _held(price, DECIMALS_PER_MILLION)
+
+
+def _usd(amount: Decimal) -> Decimal:
+    return _held(amount, DECIMALS_PER_MILLION + 6)
+
+
+def _held(amount: Decimal, decimals: int) -> Decimal:
+    if has_more_decimals(amount, decimals):
+        raise fault("price", f"has more than {decimals} decimals", "costs are counted in 10⁻¹² USD: round it")
+    return amount
+
+
+def has_more_decimals(amount: Decimal, decimals: int) -> bool:
+    """Whether `amount` has more than so many digits behind the point that are not zeros at its end."""
+    # No arithmetic, since that would round to the digits of the context.
+    _, digits, exponent = amount.as_tuple()
+    return isinstance(exponent, int) and -exponent > decimals and any(digits[decimals + exponent :])
+
+
 def no_bool(value: object) -> object:
     if isinstance(value, bool):
         raise fault("type", "should be a number", "write it as digits")
@@ -289,7 +313,22 @@ Clients = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(no_bool)]
 UsdPerMillion = Annotated[
     Decimal,
     Field(ge=0, max_digits=24, allow_inf_nan=False),
+    AfterValidator(_per_million),
     BeforeValidator(_decimal),
     BeforeValidator(no_bool),
     Unit("USD per million tokens"),
+]
+Usd = Annotated[
+    Decimal,
+    Field(ge=0, max_digits=24, allow_inf_nan=False),
+    AfterValidator(_usd),
+    BeforeValidator(_decimal),
+    BeforeValidator(no_bool),
+    Unit("USD"),
+]
+Coefficient = Annotated[
+    Decimal,
+    Field(ge=0, le=1_000_000, max_digits=12, allow_inf_nan=False),
+    BeforeValidator(_decimal),
+    BeforeValidator(no_bool),
 ]

@@ -1,9 +1,9 @@
 """Prices: what a request's tokens cost. Exact, in decimals; what is not known is never called zero."""
 
-from sluicegate.config import Config
+from sluicegate.config import Config, load_own
 from sluicegate.pricing.cost import Cost, in_picodollars, members
 from sluicegate.pricing.genai import GenaiPrices
-from sluicegate.pricing.policy import PricePolicy, TariffPolicy, UsageLike
+from sluicegate.pricing.policy import OwnPrices, PricePolicy, TariffPolicy, UsageLike
 from sluicegate.pricing.rates import Tariff
 from sluicegate.pricing.table import PriceTable
 
@@ -21,11 +21,14 @@ __all__ = [
 ]
 
 
-def policy_for(config: Config) -> TariffPolicy:
-    """The policy a configuration asks for: its own table, then, if it says so, the genai-prices list.
+def policy_for(config: Config) -> PricePolicy:
+    """The policy a configuration asks for: a function of the user's own, or its table, then, if it says so,
+    the genai-prices list.
 
     The list is read here where a configured model needs it, so call this before traffic starts.
     """
+    if config.cost.function is not None:
+        return OwnPrices(load_own(config.cost.function))
     if not config.cost.genai_prices:
         return PriceTable(config.prices)
     base_urls: dict[str, list[str]] = {}

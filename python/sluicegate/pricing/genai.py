@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sluicegate.pricing.cost import Cost
+from sluicegate.pricing.cost import EXACT, Cost
 from sluicegate.pricing.policy import UsageLike
 from sluicegate.pricing.rates import Rate, Rates, Tariff, per_token
 
@@ -27,8 +27,9 @@ _WIDER = {
     "output_audio": ("output_audio_mtok",),
     "output_image": ("output_image_mtok",),
 }
-# A fee for each request cannot be told from tokens, and half a cost would be worse than none.
-_FEE_PER_REQUEST = "requests_kcount"
+# Part of the list is converted from prices per token, with the noise of binary fractions behind it; a ledger
+# holds six decimals a million tokens exactly.
+_EXACT = Decimal("0.000001")
 
 _MOST_NAMES = 10_000
 """Models that are looked up; others have no price."""
@@ -129,7 +130,7 @@ def _listed(name: str, base_url: str | None) -> _Listed | None:
 
 def _tariff(price: "ModelPrice") -> Tariff | None:
     listed = {key: value for key, value in vars(price).items() if value is not None}
-    if not listed or _FEE_PER_REQUEST in listed:
+    if not listed:
         return None
     starts = {
         tier.start for value in listed.values() if not isinstance(value, Decimal) for tier in value.tiers
@@ -143,7 +144,15 @@ def _tariff(price: "ModelPrice") -> Tariff | None:
 
 
 def _rates(listed: Mapping[str, object], start: int | None) -> Rates:
-    return Rates(**{name: per_token(_rate(listed, keys, start)) for name, keys in _WIDER.items()})
+    per_thousand = _rate(listed, ("requests_kcount",), start)
+    return Rates(
+        per_request=None if per_thousand is None else per_thousand.scaleb(-3, EXACT),
+        **{name: per_token(_rounded(_rate(listed, keys, start))) for name, keys in _WIDER.items()},
+    )
+
+
+def _rounded(rate: Rate) -> Rate:
+    return None if rate is None else rate.quantize(_EXACT, ROUND_HALF_UP, EXACT)
 
 
 def _rate(listed: Mapping[str, object], keys: tuple[str, ...], start: int | None) -> Rate:

@@ -1,5 +1,6 @@
 """What the gateway asks of a price policy. Anything with this shape may take its place."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sluicegate.pricing.cost import Cost
@@ -53,6 +54,17 @@ class PricePolicy(Protocol):
         `model` is the public name, `upstream_model` the upstream's own. Called once for each usage object, on
         the thread that decides: it must be quick, and must not block or touch an event loop.
         """
+
+
+class OwnPrices:
+    """A price policy that is one function, which is asked as `PricePolicy.price` is."""
+
+    def __init__(self, function: Callable[[str, str, UsageLike], Cost | None]) -> None:
+        self._function = function
+
+    def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
+        """See `PricePolicy.price`."""
+        return self._function(model, upstream_model, usage)
 
 
 @runtime_checkable

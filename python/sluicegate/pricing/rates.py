@@ -19,10 +19,11 @@ def per_token(per_million: Rate) -> Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """USD per token. None: not known, and a request that needs it has no known cost.
+    """USD per token, and `per_request`: USD for the request itself. None: not known, and a request that needs
+    it has no known cost.
 
     Rates for reasoning, audio and images are never needed: such tokens cost what text costs until a rate says
-    otherwise.
+    otherwise; nor is one for the request.
     """
 
     input: Rate
@@ -35,6 +36,7 @@ class Rates:
     input_image: Rate = None
     output_audio: Rate = None
     output_image: Rate = None
+    per_request: Rate = None
 
     _scale: int = field(init=False, repr=False, compare=False)
     _whole: "tuple[int | None, ...]" = field(init=False, repr=False, compare=False)
@@ -51,7 +53,7 @@ class Rates:
         """Every rate, in the order of the fields."""
         return (
             self.input, self.cached_input, self.cache_write, self.cache_write_1h, self.output, self.reasoning,
-            self.input_audio, self.input_image, self.output_audio, self.output_image,
+            self.input_audio, self.input_image, self.output_audio, self.output_image, self.per_request,
         )  # fmt: skip
 
     def cost(self, usage: UsageLike) -> Cost | None:
@@ -65,7 +67,7 @@ class Rates:
             return None
         (
             input_rate, cached_rate, write_rate, write_1h_rate, output_rate, reasoning_rate,
-            input_audio, input_image, output_audio, output_image,
+            input_audio, input_image, output_audio, output_image, per_request,
         ) = self._whole  # fmt: skip
         cached = min(usage.cached_input_tokens or 0, tokens)
         written = min(usage.cache_write_tokens or 0, tokens - cached)
@@ -98,6 +100,7 @@ class Rates:
             written_cost + written_1h_cost,
             output_cost + reasoning_cost,
             reasoning_cost,
+            per_request or 0,
         )
 
 

@@ -4,13 +4,15 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import fields
+from decimal import Decimal
 
 from sluicegate.config import PriceConfig, TierConfig
 from sluicegate.pricing.cost import Cost
 from sluicegate.pricing.policy import TariffPolicy, UsageLike
 from sluicegate.pricing.rates import Rates, Tariff, per_token
 
-_RATES = tuple(field.name for field in fields(Rates) if field.init)
+_REQUEST = "per_request"
+_KINDS = tuple(field.name for field in fields(Rates) if field.init and field.name != _REQUEST)
 
 
 class PriceTable:
@@ -44,14 +46,12 @@ class _Dated:
     __slots__ = ("_since", "_tariffs")
 
     def __init__(self, price: PriceConfig) -> None:
-        self._tariffs = [_tariff(price)]
+        self._tariffs: list[Tariff] = []
         self._since: list[float] = []
-        for change in price.changes:
-            changed = change.model_dump(include=change.model_fields_set - {"since", "tiers"})
-            tiers = price.tiers if change.tiers is None else change.tiers
-            price = price.model_copy(update={**changed, "tiers": tiers})
-            self._tariffs.append(_tariff(price))
-            self._since.append(change.since.timestamp())
+        for since, held in price.in_time():
+            self._tariffs.append(_tariff(held))
+            if since is not None:
+                self._since.append(since.timestamp())
 
     def now(self) -> Tariff:
         return self._tariffs[bisect_right(self._since, time.time()) if self._since else 0]
@@ -59,13 +59,13 @@ class _Dated:
 
 def _tariff(price: PriceConfig) -> Tariff:
     """The rates of a configured price. A tier keeps what it does not change."""
-    tiers = tuple((tier.above, _rates(tier, price)) for tier in reversed(price.tiers))
-    return Tariff(_rates(price, price), tiers)
+    tiers = tuple((tier.above, _rates(price, tier)) for tier in reversed(price.tiers))
+    return Tariff(_rates(price, None), tiers)
 
 
-def _rates(tier: PriceConfig | TierConfig, base: PriceConfig) -> Rates:
-    def rate(name: str) -> object:
-        own = getattr(tier, name)
-        return getattr(base, name) if own is None else own
+def _rates(price: PriceConfig, tier: TierConfig | None) -> Rates:
+    def rate(name: str) -> Decimal | None:
+        own: Decimal | None = None if tier is None else getattr(tier, name)
+        return price.rate(name) if own is None else own
 
-    return Rates(**{name: per_token(rate(name)) for name in _RATES})  # type: ignore[arg-type]
+    return Rates(per_request=rate(_REQUEST), **{kind: per_token(rate(kind)) for kind in _KINDS})

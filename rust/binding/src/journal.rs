@@ -123,7 +123,7 @@ impl Tally for Account {
         let texts = [
             Some(&*outcome.upstream),
             Some(&*outcome.upstream_model),
-            None,
+            outcome.price_id.as_deref(),
             outcome.upstream_request_id.as_deref(),
             upstream_cost,
             outcome.finish_reason.as_deref(),
@@ -203,7 +203,7 @@ impl PyJournal {
 
     #[pyo3(signature = (
         arrived, *, upstream, upstream_model, model, requested_model=None, caller_id=None, caller=None, key_id=None,
-        team=None, user_id=None, response_id=None, trace_id=None, price_id=None, run=1, background=false,
+        team=None, user_id=None, response_id=None, trace_id=None, run=1, background=false,
         estimated_input=None, estimated_output=None,
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
@@ -221,7 +221,6 @@ impl PyJournal {
         user_id: Option<&str>,
         response_id: Option<&str>,
         trace_id: Option<&str>,
-        price_id: Option<&str>,
         run: u64,
         background: bool,
         estimated_input: Option<u64>,
@@ -251,7 +250,6 @@ impl PyJournal {
             requested_model,
             Some(upstream),
             Some(upstream_model),
-            price_id,
         ];
         let entry = self.inner.open(&opening, &texts).ok()?;
         Some(PyEntry {
@@ -444,11 +442,7 @@ fn py_row<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
             attempts,
         } => {
             set_numbers(&dict, Closing::NAMES, &numbers.values())?;
-            let price = dict.get_item("price_id")?;
             set_texts(&dict, &CLOSING_TEXTS, texts.iter().map(Option::as_deref))?;
-            if dict.get_item("price_id")?.is_none_or(|id| id.is_none()) {
-                dict.set_item("price_id", price)?;
-            }
             tries = attempts
                 .iter()
                 .map(|tried| {
@@ -489,7 +483,7 @@ fn py_row<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
                 dict.set_item("upstream", &**upstream)?;
                 dict.set_item("upstream_model", &**model)?;
             }
-            for name in &CLOSING_TEXTS[3..] {
+            for name in &CLOSING_TEXTS[2..] {
                 dict.set_item(*name, py.None())?;
             }
             what_was_used(seen)

@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use sluicegate_core::pricing::{CostStyle, Pricing, Rates, Tariff};
 use sluicegate_core::usage::Usage;
 
-type PyRates = [Option<PyBackedStr>; 10];
+type PyRates = [Option<PyBackedStr>; 11];
 
 fn rates(texts: &PyRates) -> PyResult<Rates> {
     let texts = texts
@@ -46,14 +46,19 @@ pub(crate) struct PyPricing {
 #[pymethods]
 impl PyPricing {
     #[new]
-    fn new(tariff: Option<&PyTariff>, style: &str) -> PyResult<Self> {
+    #[pyo3(signature = (tariff, style, id=None))]
+    fn new(tariff: Option<&PyTariff>, style: &str, id: Option<&str>) -> PyResult<Self> {
         let style = CostStyle::from_str(style).map_err(|()| {
             PyValueError::new_err(format!(
                 "style is openrouter, cocoon or none, not '{style}'"
             ))
         })?;
         let tariff = tariff.map(|tariff| Arc::clone(&tariff.inner));
-        let inner = Arc::new(Pricing::new(tariff, style));
+        let mut pricing = Pricing::new(tariff, style);
+        if let Some(id) = id {
+            pricing = pricing.named(id.into());
+        }
+        let inner = Arc::new(pricing);
         Ok(Self { inner })
     }
 

@@ -59,7 +59,7 @@ numbers! {
 }
 
 /// The names of the texts that a record is opened with, in order.
-pub const OPENING_TEXTS: [&str; 14] = [
+pub const OPENING_TEXTS: [&str; 13] = [
     "request_id",
     "response_id",
     "trace_id",
@@ -73,7 +73,6 @@ pub const OPENING_TEXTS: [&str; 14] = [
     "requested_model",
     "upstream",
     "upstream_model",
-    "price_id",
 ];
 
 /// The texts that a record is opened with, in the order of [`OPENING_TEXTS`].

@@ -259,7 +259,7 @@ fn long_texts_are_cut_at_a_character() {
     let journal = journal(folder.path());
     let long = "ä".repeat(LONGEST_OPENING_TEXT);
     let mut entry = journal
-        .open(&opening(1), &[Some(long.as_str()); 14])
+        .open(&opening(1), &[Some(long.as_str()); 13])
         .unwrap();
     entry.attempt(&long, &long);
     entry.attempt(&long, &long);

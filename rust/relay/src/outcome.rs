@@ -125,6 +125,8 @@ pub struct Outcome {
     pub answered: Option<Box<str>>,
     /// What it cost, where the pricing is known here.
     pub cost: Option<Box<Cost>>,
+    /// The name of the prices that the cost was looked for in.
+    pub price_id: Option<Arc<str>>,
     /// There was usage, or an estimate of it, and no known cost.
     pub unpriced: bool,
     /// The client took nothing for too long and was cut.
@@ -159,6 +161,7 @@ impl Outcome {
             return;
         };
         let (cost, _) = rates.price(usage);
+        self.price_id = rates.id().cloned();
         self.unpriced = cost.is_none();
         self.cost = cost.map(Box::new);
     }
@@ -172,7 +175,7 @@ mod tests {
 
     /// One millionth of a dollar for a token of input, four for one of output.
     fn rates() -> Pricing {
-        let mut texts = [None; 10];
+        let mut texts = [None; 11];
         (texts[0], texts[4]) = (Some("0.000001"), Some("0.000004"));
         let tariff = Arc::new(Tariff::new(Rates::parse(&texts).unwrap(), Vec::new()));
         Pricing::Rates(Arc::new(pricing::Pricing::new(

@@ -65,6 +65,8 @@ pub(super) struct Parts {
     pub(super) cache_write: U256,
     pub(super) output: U256,
     pub(super) reasoning: U256,
+    /// Of the request itself, whatever its tokens.
+    pub(super) request: U256,
 }
 
 /// One request's cost in USD, exact.
@@ -84,7 +86,9 @@ impl Cost {
             .input
             .checked_add(parts.cached_input)?
             .checked_add(parts.cache_write)?;
-        let total = prompt.checked_add(parts.output)?;
+        let total = prompt
+            .checked_add(parts.output)?
+            .checked_add(parts.request)?;
         Some(Cost {
             scale,
             parts,
@@ -103,7 +107,8 @@ impl Cost {
 
     /// All of it, then what uncached input, cached input, what was written to a cache, output, and reasoning (which is
     /// a part of output) cost, in whole numbers of 10⁻¹² USD: exact for prices of at most six decimals a million
-    /// tokens, otherwise each rounded half up. None where one of them is not a number of 63 bits.
+    /// tokens, otherwise each rounded half up. A price of the request is in the whole only. None where one of them is
+    /// not a number of 63 bits.
     #[must_use]
     pub fn in_picodollars(&self) -> Option<[u64; 6]> {
         let Parts {
@@ -112,6 +117,7 @@ impl Cost {
             cache_write,
             output,
             reasoning,
+            ..
         } = self.parts;
         let amounts = [
             self.total,
@@ -135,8 +141,8 @@ impl Cost {
 
     /// The members that a usage object gains; None where it gains none.
     ///
-    /// `OpenRouter`: USD as plain decimal numbers. `Cocoon`: millionths, prompt and completion each rounded half up,
-    /// the total being the sum of the two as shown.
+    /// `OpenRouter`: USD as plain decimal numbers. `Cocoon`: millionths, prompt, completion and the price of the
+    /// request each rounded half up, the total being their sum.
     #[must_use]
     pub fn members(&self, style: CostStyle) -> Option<Members> {
         match style {
@@ -161,6 +167,11 @@ impl Cost {
             draft.text.push_str(name);
             plain(&mut draft.text, amount, self.scale);
         }
+        // Most prices have none, and then the parts are those that readers know.
+        if self.parts.request != U256::ZERO {
+            draft.text.push_str(",\"request_cost\":");
+            plain(&mut draft.text, self.parts.request, self.scale);
+        }
         draft.text.push('}');
         draft.members()
     }
@@ -168,12 +179,15 @@ impl Cost {
     fn cocoon(&self) -> Members {
         let prompt = millionths(self.prompt, self.scale);
         let completion = millionths(self.parts.output, self.scale);
+        // It fits where the exact total does: what is rounded has lost a digit.
+        let total = prompt
+            .saturating_add(completion)
+            .saturating_add(millionths(self.parts.request, self.scale));
         let mut draft = Draft::default();
         for (name, amount) in [
             ("prompt_total_cost", prompt),
             ("completion_total_cost", completion),
-            // It fits where the exact total does: what is rounded has lost a digit.
-            ("total_cost", prompt.saturating_add(completion)),
+            ("total_cost", total),
         ] {
             draft.name(name);
             digits(&mut draft.text, amount, 1);
@@ -264,6 +278,7 @@ mod tests {
             cache_write: U256::ZERO,
             output: output.into(),
             reasoning: U256::ZERO,
+            request: U256::ZERO,
         };
         Cost::new(scale, parts).unwrap()
     }
@@ -342,6 +357,7 @@ mod tests {
             cache_write: U256::ZERO,
             output: U256::ZERO,
             reasoning: U256::ZERO,
+            request: U256::ZERO,
         };
         for scale in [6, 7, 77] {
             let cost = Cost::new(scale, most).unwrap();
@@ -358,6 +374,10 @@ mod tests {
             },
             Parts {
                 output: U256::ONE,
+                ..most
+            },
+            Parts {
+                request: U256::ONE,
                 ..most
             },
         ] {

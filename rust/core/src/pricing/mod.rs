@@ -22,7 +22,7 @@ use crate::usage::Usage;
 /// use sluicegate_core::pricing::{CostStyle, Pricing, Rates, Tariff};
 /// use sluicegate_core::usage::Usage;
 ///
-/// let mut rates = [None; 10];
+/// let mut rates = [None; 11];
 /// (rates[0], rates[4]) = (Some("0.000001"), Some("0.000002"));
 /// let tariff = Tariff::new(Rates::parse(&rates)?, Vec::new());
 /// let pricing = Pricing::new(Some(Arc::new(tariff)), CostStyle::Cocoon);
@@ -38,13 +38,31 @@ use crate::usage::Usage;
 pub struct Pricing {
     tariff: Option<Arc<Tariff>>,
     style: CostStyle,
+    id: Option<Arc<str>>,
 }
 
 impl Pricing {
     /// Without a tariff every cost is unknown.
     #[must_use]
     pub fn new(tariff: Option<Arc<Tariff>>, style: CostStyle) -> Self {
-        Pricing { tariff, style }
+        Pricing {
+            tariff,
+            style,
+            id: None,
+        }
+    }
+
+    /// The same under a name, by which the prices are found again.
+    #[must_use]
+    pub fn named(mut self, id: Arc<str>) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The name of the prices; none where there are none.
+    #[must_use]
+    pub fn id(&self) -> Option<&Arc<str>> {
+        self.id.as_ref()
     }
 
     /// What `usage` cost, and the members that its object gains: those of an unknown cost where it is not known, none
@@ -72,7 +90,7 @@ mod tests {
 
     #[test]
     fn an_unknown_cost_is_null_and_never_zero() {
-        let base = Rates::parse(&[None; 10]).unwrap();
+        let base = Rates::parse(&[None; 11]).unwrap();
         let unpriced = Arc::new(Tariff::new(base, Vec::new()));
         let usage = Usage {
             input_tokens: Some(1),
@@ -98,7 +116,9 @@ mod tests {
 
     #[test]
     fn the_style_none_knows_the_cost_and_shows_none() {
-        let base = Rates::parse(&[Some("2"); 10]).unwrap();
+        let mut rates = [Some("2"); 11];
+        rates[10] = None;
+        let base = Rates::parse(&rates).unwrap();
         let tariff = Arc::new(Tariff::new(base, Vec::new()));
         let usage = Usage {
             input_tokens: Some(3),

@@ -32,10 +32,10 @@ impl fmt::Display for RateError {
 
 impl std::error::Error for RateError {}
 
-/// USD per token. A request that needs a rate that is not there has no known cost.
+/// USD per token, and for the request itself. A request that needs a rate that is not there has no known cost.
 ///
 /// Rates for reasoning, audio and images are never needed: such tokens cost what text costs until a rate says
-/// otherwise.
+/// otherwise; nor is a price of the request.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// All rates are whole numbers of 10^-scale; from 6 to 77.
@@ -50,24 +50,25 @@ pub struct Rates {
     input_image: Rate,
     output_audio: Rate,
     output_image: Rate,
+    per_request: Rate,
 }
 
 impl Rates {
     /// Reads USD per token as plain decimal numbers (`0.000001`), None being "not known", for: input that no cache
     /// had a part in, input read from a cache, input written to one, input written to one for an hour, output,
-    /// reasoning, audio input, image input, audio output, image output.
+    /// reasoning, audio input, image input, audio output, image output; and USD for each request.
     ///
     /// # Errors
     ///
     /// Where a text is no such number, or the rates cannot be held exactly.
-    pub fn parse(texts: &[Option<&str>; 10]) -> Result<Self, RateError> {
-        let mut read = [None; 10];
+    pub fn parse(texts: &[Option<&str>; 11]) -> Result<Self, RateError> {
+        let mut read = [None; 11];
         let mut scale = MILLIONTHS;
         for (slot, text) in read.iter_mut().zip(texts) {
             *slot = text.map(decimal).transpose()?;
             scale = slot.map_or(scale, |(_, own)| scale.max(own));
         }
-        let mut rates = [None; 10];
+        let mut rates = [None; 11];
         for (rate, slot) in rates.iter_mut().zip(read) {
             if let Some((number, own)) = slot {
                 let whole = number.checked_mul(power_of_ten(scale - own));
@@ -85,6 +86,7 @@ impl Rates {
             input_image,
             output_audio,
             output_image,
+            per_request,
         ] = rates;
         Ok(Rates {
             scale,
@@ -98,6 +100,7 @@ impl Rates {
             input_image,
             output_audio,
             output_image,
+            per_request,
         })
     }
 
@@ -136,6 +139,7 @@ impl Rates {
                 .checked_add(amount(written_1h, self.cache_write_1h)?)?,
             output: output.checked_add(reasoning)?,
             reasoning,
+            request: self.per_request.unwrap_or(U256::ZERO),
         };
         Cost::new(self.scale, parts)
     }

@@ -32,7 +32,7 @@ pub fn opening(started_at: u64) -> Opening {
 }
 
 pub fn texts(request_id: &str) -> OpeningTexts<'_> {
-    let mut texts = [None; 14];
+    let mut texts = [None; 13];
     texts[0] = Some(request_id);
     texts[3] = Some("chat_completions");
     texts[9] = Some("llama");

@@ -218,7 +218,7 @@ impl Pricer for AskedRates {
 
 /// One millionth of a dollar for a token of input, four for one of output.
 pub(crate) fn rates() -> Arc<pricing::Pricing> {
-    let mut texts = [None; 10];
+    let mut texts = [None; 11];
     (texts[0], texts[4]) = (Some("0.000001"), Some("0.000004"));
     let tariff = Tariff::new(Rates::parse(&texts).unwrap(), Vec::new());
     Arc::new(pricing::Pricing::new(

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 const INPUT: usize = 0;
 const OUTPUT: usize = 4;
+const PER_REQUEST: usize = 10;
 
 fn rates<const N: usize>(given: [(usize, &str); N]) -> Rates {
-    let mut texts = [None; 10];
+    let mut texts = [None; 11];
     for (place, text) in given {
         texts[place] = Some(text);
     }
@@ -17,9 +18,16 @@ fn full() -> Rates {
     let [input, cached, write, write_1h, output, reasoning] =
         ["5", "1", "6", "10", "20", "30"].map(Some);
     Rates::parse(&[
-        input, cached, write, write_1h, output, reasoning, None, None, None, None,
+        input, cached, write, write_1h, output, reasoning, None, None, None, None, None,
     ])
     .unwrap()
+}
+
+/// One rate for every token.
+fn alike(text: &str) -> Rates {
+    let mut texts = [Some(text); 11];
+    texts[PER_REQUEST] = None;
+    Rates::parse(&texts).unwrap()
 }
 
 fn total(rates: &Rates, usage: Usage) -> Option<String> {
@@ -42,6 +50,33 @@ fn each_kind_of_token_has_its_price() {
         \"cache_write_cost\":1400,\"output_cost\":2400,\"reasoning_cost\":1200}";
     let members = cost.members(CostStyle::OpenRouter).unwrap();
     assert_eq!(std::str::from_utf8(members.as_bytes()).unwrap(), expected);
+}
+
+#[test]
+fn a_request_has_a_price_whatever_its_tokens() {
+    let rates = rates([(INPUT, "0.5"), (PER_REQUEST, "0.0001")]);
+    let usage = |input_tokens| Usage {
+        input_tokens,
+        ..Usage::default()
+    };
+    assert_eq!(total(&rates, usage(Some(3))).unwrap(), "1.5001");
+    assert_eq!(total(&rates, usage(Some(0))).unwrap(), "0.0001");
+    assert_eq!(total(&rates, usage(None)), None);
+    let cost = rates.cost(&usage(Some(1))).unwrap();
+    let shown = |style| {
+        let members = cost.members(style).unwrap();
+        String::from_utf8(members.as_bytes().to_vec()).unwrap()
+    };
+    assert_eq!(
+        shown(CostStyle::OpenRouter),
+        "\"cost\":0.5001,\"cost_details\":{\"input_cost\":0.5,\"cached_input_cost\":0,\"cache_write_cost\":0,\
+         \"output_cost\":0,\"reasoning_cost\":0,\"request_cost\":0.0001}"
+    );
+    assert_eq!(
+        shown(CostStyle::Cocoon),
+        "\"prompt_total_cost\":500000,\"completion_total_cost\":0,\"total_cost\":500100"
+    );
+    assert_eq!(cost.in_picodollars().unwrap()[0], 500_100_000_000);
 }
 
 #[test]
@@ -130,7 +165,7 @@ fn a_rate_is_a_plain_decimal_number() {
 #[test]
 fn rates_that_cannot_be_held_beside_each_other_are_refused() {
     let fine = format!("0.{}1", "0".repeat(MAX_SCALE - 1));
-    let mut texts = [None; 10];
+    let mut texts = [None; 11];
     texts[INPUT] = Some(&*fine);
     texts[OUTPUT] = Some("2");
     assert_eq!(Rates::parse(&texts).unwrap_err(), RateError::TooManyDigits);
@@ -143,7 +178,7 @@ fn a_cost_that_does_not_fit_is_unknown() {
     let most = U256::MAX.to_string();
     let (whole, fraction) = most.split_at(most.len() - MILLIONTHS);
     let most = format!("{whole}.{fraction}");
-    let rates = Rates::parse(&[Some(&most); 10]).unwrap();
+    let rates = alike(&most);
     let usage = |input, cached, output| Usage {
         input_tokens: Some(input),
         cached_input_tokens: Some(cached),
@@ -187,7 +222,7 @@ fn configured() -> impl Strategy<Value = String> {
     })
 }
 
-fn parsed(texts: &[Option<String>; 10]) -> Rates {
+fn parsed(texts: &[Option<String>; 11]) -> Rates {
     Rates::parse(&texts.each_ref().map(Option::as_deref)).unwrap()
 }
 
@@ -201,7 +236,7 @@ proptest! {
     #[test]
     fn no_token_is_billed_twice_or_not_at_all(usage in usages(), rate in 0..=u64::MAX >> 2) {
         let text = format!("0.{rate:020}");
-        let cost = Rates::parse(&[Some(&text); 10]).unwrap().cost(&usage);
+        let cost = alike(&text).cost(&usage);
         prop_assert_eq!(cost.is_some(), usage.input_tokens.is_some());
         if let Some(cost) = cost {
             let billed = u128::from(usage.input_tokens.unwrap()) + u128::from(usage.output_tokens.unwrap_or(0));
@@ -211,7 +246,7 @@ proptest! {
 
     #[test]
     fn every_configured_price_has_a_cost_whose_parts_add_up(
-        usage in usages(), texts in prop::array::uniform10(configured().prop_map(Some)),
+        usage in usages(), texts in prop::array::uniform11(configured().prop_map(Some)),
     ) {
         let cost = parsed(&texts).cost(&usage);
         prop_assert_eq!(cost.is_some(), usage.input_tokens.is_some());
@@ -221,7 +256,9 @@ proptest! {
             let mut amounts = text.split([':', ',', '}']).filter_map(|part| whole(part, 30));
             let [total, input, cached, written, output, reasoning] =
                 std::array::from_fn(|_| amounts.next().unwrap());
-            prop_assert_eq!(input + cached + written + output, total);
+            // Not shown where it is nothing.
+            let request = amounts.next().unwrap_or(U256::ZERO);
+            prop_assert_eq!(input + cached + written + output + request, total);
             prop_assert!(reasoning <= output);
             prop_assert!(amounts.next().is_none());
         }
@@ -229,7 +266,7 @@ proptest! {
 
     #[test]
     fn where_a_rate_is_missing_the_cost_is_unknown_or_does_not_depend_on_it(
-        usage in usages(), texts in prop::array::uniform10(prop::option::of(configured())), other in configured(),
+        usage in usages(), texts in prop::array::uniform11(prop::option::of(configured())), other in configured(),
     ) {
         if let Some(cost) = parsed(&texts).cost(&usage) {
             let mut filled = texts;
@@ -241,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(texts in prop::array::uniform10(prop::option::of("[0-9.]{0,90}|.{0,9}"))) {
+    fn any_text_is_read_or_refused(texts in prop::array::uniform11(prop::option::of("[0-9.]{0,90}|.{0,9}"))) {
         let texts = texts.each_ref().map(Option::as_deref);
         let plain = |text: &&str| {
             let mut parts = text.split('.');
