@@ -104,8 +104,11 @@ def _add(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
             function[name] += (call.get("function") or {}).get(name) or ""
     for detail in delta.get("reasoning_details") or ():
         details = message.setdefault("reasoning_details", [])
-        same("index of a detail", detail["index"], len(details))
-        details.append(detail)
+        if detail["index"] == len(details):
+            details.append({})
+        same("index of a detail's part", detail["index"], len(details) - 1)
+        texts = [one["text"] for one in (details[-1], detail) if "text" in one]
+        details[-1] |= detail | ({"text": "".join(texts)} if texts else {})
 
 
 def _read(heard: Heard, message: Mapping[str, Any], finish: str | None) -> None:

@@ -63,10 +63,5 @@ def expected(cell: Cell) -> Expected:
     if reply.refusal and "messages" in (client, upstream):
         # The Messages API has no word for a refusal but the reason for the end, which comes behind the text.
         return Expected(text=reply.refusal, stop=REFUSED[client])
-    return Expected(text=reply.text, refusal=reply.refusal, stop=stop, returned=_returned(client, upstream))
-
-
-def _returned(client: Api, upstream: Api) -> Returned:
-    # What OpenRouter signs is known to nobody but OpenRouter's own clients.
-    is_lost = upstream == "chat" and client != "chat"
-    return Returned(THOUGHT, None if is_lost else SIGNATURE)
+    signed = Returned(THOUGHT, SIGNATURE)
+    return Expected(text=reply.text, refusal=reply.refusal, stop=stop, returned=signed)

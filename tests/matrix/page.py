@@ -38,7 +38,7 @@ of a stream, or a document that breaks off. What is right is not everywhere the 
 
 | reply | where | what comes |
 | --- | --- | --- |
-| signed | chat upstream, another client | its text alone: nobody but OpenRouter signs in chat |
+| signed | chat upstream | in `reasoning_details`, as OpenRouter signs |
 | refusal | Messages on either side | text; the reason for the end says that it is a refusal |
 | break | a document | status 502: nothing of the reply has been shown yet |
 | break | Responses on both sides | as it came: items that the upstream leaves open stay open |

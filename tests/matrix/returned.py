@@ -19,8 +19,9 @@ def returned(upstream: Api, body: Mapping[str, Any]) -> Returned:
     match upstream:
         case "chat":
             [message] = [one for one in body["messages"] if one["role"] == "assistant"]
-            signatures = [one.get("signature") for one in message.get("reasoning_details") or ()]
-            return Returned(message.get("reasoning_content", ""), *signatures)
+            details = message["reasoning_details"]
+            assert "".join(one["text"] for one in details) == message["reasoning_content"]
+            return Returned(message["reasoning_content"], *(one["signature"] for one in details))
         case "responses":
             items = [item for item in body["input"] if item.get("type") == "reasoning"]
             texts = [part["text"] for item in items for part in item.get("content") or ()]

@@ -75,7 +75,7 @@ def _message(script: Script, said: Speech) -> dict[str, Any]:
         case name:
             message[name] = thought
     if thought and script.reasoning_signature is not None:
-        message["reasoning_details"] = [_signed(thought, script.reasoning_signature)]
+        message["reasoning_details"] = [_detail(text=thought, signature=script.reasoning_signature)]
     message["content"] = text or None
     message["refusal"] = "".join(said.refusal) or None
     message["annotations"] = []
@@ -84,10 +84,9 @@ def _message(script: Script, said: Speech) -> dict[str, Any]:
     return message
 
 
-def _signed(text: str, signature: str) -> dict[str, Any]:
-    """An entry of OpenRouter's `reasoning_details`."""
-    form = "anthropic-claude-v1"
-    return {"type": "reasoning.text", "text": text, "signature": signature, "format": form, "index": 0}
+def _detail(**members: str) -> dict[str, Any]:
+    """An entry of OpenRouter's `reasoning_details`, or a part of it."""
+    return {"type": "reasoning.text", **members, "format": "anthropic-claude-v1", "index": 0}
 
 
 def _thinking(text: str) -> dict[str, Any]:
@@ -215,12 +214,14 @@ class _Chunks:
         return self._chunk(index, delta, None, self._finish(index))
 
     def _spoken_deltas(self, said: Speech) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+        signature = self.script.reasoning_signature
         for i, word in enumerate(said.reasoning):
             delta = self._reasoning_delta(word, i == 0, i == len(said.reasoning) - 1)
-            if self.script.reasoning_signature is not None and i == len(said.reasoning) - 1:
-                whole = "".join(said.reasoning)
-                delta["reasoning_details"] = [_signed(whole, self.script.reasoning_signature)]
+            if signature is not None:
+                delta["reasoning_details"] = [_detail(text=word)]
             yield delta, None
+        if said.reasoning and signature is not None:
+            yield {"reasoning_details": [_detail(signature=signature)]}, None
         for word in said.content:
             delta = {"content": word}
             if self.wire.nil_deltas and said.reasoning:

@@ -187,6 +187,19 @@ pub enum Seal<'a> {
     Wrapped(super::seal::Seal<'a>),
 }
 
+impl Seal<'_> {
+    /// What an upstream of `api` made, JSON; None where another made it.
+    #[must_use]
+    pub fn made_by(&self, api: Api) -> Option<Vec<u8>> {
+        let seal = match self {
+            Seal::Encrypted(text) => super::seal::Seal::of(text)?,
+            Seal::Wrapped(seal) => *seal,
+            Seal::Signature(_) | Seal::Redacted(_) => return None,
+        };
+        (seal.api() == api).then(|| seal.open())?
+    }
+}
+
 /// What has no meaning but in one protocol.
 #[derive(Clone, Debug)]
 pub struct Own<'a> {

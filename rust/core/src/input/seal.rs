@@ -20,8 +20,8 @@ use crate::json::splice::Splice;
 /// What every seal begins with. A body that does not hold it holds no seal.
 pub const PREFIX: &[u8] = b"sg1.";
 
-/// Appends the seal of `content`, JSON of `api`. Chat Completions has nothing to give back: its seal marks reasoning
-/// that nobody signed.
+/// Appends the seal of `content`, JSON of `api`: for Chat Completions an entry of `reasoning_details`, or a list of
+/// them. The seal of nothing, which is one of Chat Completions, marks reasoning that nobody signed.
 ///
 /// ```
 /// use sluicegate_core::api::Api;
@@ -75,6 +75,12 @@ impl<'a> Seal<'a> {
     #[must_use]
     pub fn api(&self) -> Api {
         self.api
+    }
+
+    /// It holds nothing: it marks that nobody signed the text beside it.
+    #[must_use]
+    pub fn is_mark(&self) -> bool {
+        self.content.is_empty()
     }
 
     /// What is sealed, JSON. None where there is nothing, or nothing that could be: the client has changed it.

@@ -7,18 +7,19 @@
 pub(crate) mod identity;
 mod link;
 pub(crate) mod named;
+pub(crate) mod sealed;
 pub(crate) mod spelled;
 pub(crate) mod spent;
 
 use crate::api::Api;
 use crate::cost::Members;
 use crate::error::{Error, ErrorKind};
-use crate::input::seal;
-use crate::json::fields::compact;
 use crate::json::node::Node;
 use crate::json::scan::Fault;
 use crate::limits::Limits;
 use crate::usage::Usage;
+
+pub use sealed::Sealed;
 
 /// Text as it is spelled between the quotes of a JSON string, without them.
 pub type Spelled<'a> = &'a [u8];
@@ -71,39 +72,6 @@ pub enum Reasoning<'a> {
     Summary(Spelled<'a>),
     /// What only its maker can make use of: to be given back as it came.
     Sealed(Sealed<'a>),
-}
-
-/// Reasoning that only the upstream that made it can read or check. It belongs to the readable reasoning before it in
-/// the same item, if there is any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed<'a> {
-    /// The protocol that the upstream speaks.
-    pub api: Api,
-    /// The signature, or the unreadable reasoning itself.
-    pub data: Spelled<'a>,
-    /// It signs the text before it, which has to come back with it, byte for byte (`thinking` of the Messages
-    /// interface).
-    pub signs_text: bool,
-    /// The whole item that it stands in, a JSON object as it came, where its maker checks all of that (Responses).
-    pub item: Option<&'a [u8]>,
-}
-
-impl Sealed<'_> {
-    /// The [`seal`] of it, for a client of another protocol: of the item, or of what stands for one.
-    pub(crate) fn wrapped(&self) -> Vec<u8> {
-        let mut whole = Vec::new();
-        match self.item {
-            Some(item) => compact(item, &mut whole),
-            None => {
-                whole.extend_from_slice(b"{\"type\":\"reasoning.encrypted\",\"data\":\"");
-                whole.extend_from_slice(self.data);
-                whole.extend_from_slice(b"\"}");
-            }
-        }
-        let mut wrapped = Vec::new();
-        seal::write(self.api, &whole, &mut wrapped);
-        wrapped
-    }
 }
 
 /// An item or block as a whole: a hosted tool's call, a compaction, ….

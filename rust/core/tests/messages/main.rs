@@ -11,4 +11,5 @@ mod cases;
 mod recordings;
 mod round_trips;
 mod said;
+mod signed;
 mod translations;

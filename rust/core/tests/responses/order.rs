@@ -1,6 +1,8 @@
 //! From deltas to items: what is opened and closed by what, and that nothing is lost between.
 
 use serde_json::{Value as Json, json};
+use sluicegate_core::api::Api;
+use sluicegate_core::input::seal::Seal;
 
 use super::stream::{Seen, chunk, events, finish, stream, translated};
 
@@ -275,12 +277,12 @@ fn what_nobody_can_read_is_kept_with_the_reasoning() {
         ],
         "stop",
     ));
-    assert_eq!(
-        seen.items(),
-        ["reasoning reasoning:r", "reasoning", "message output:c"]
-    );
-    assert_eq!(seen.response["output"][0]["encrypted_content"], "x");
-    assert_eq!(seen.response["output"][1]["encrypted_content"], "y");
+    assert_eq!(seen.items(), ["reasoning reasoning:r", "message output:c"]);
+    let sealed = seen.response["output"][0]["encrypted_content"].as_str();
+    let seal = Seal::of(sealed.unwrap().as_bytes()).unwrap();
+    let both = [&details("x"), &details("y")].map(|it| it["reasoning_details"][0].clone());
+    let held: Json = serde_json::from_slice(&seal.open().unwrap()).unwrap();
+    assert_eq!((seal.api(), held), (Api::Chat, json!(both)));
 }
 
 #[test]

@@ -38,9 +38,16 @@ use crate::sse::event::Events;
 ///
 /// The members of one delta are taken in the order reasoning, content, refusal, tool calls, whatever their order was.
 /// Text is given though it be empty, so that it can be told from none.
+///
+/// Reasoning is read from the strings of a delta, or from its typed parts. A reply that has had it in strings says the
+/// same once more in parts, though not always in the same delta: some repeat all of it beside its signature.
 #[derive(Clone, Copy, Debug)]
 pub struct ChatChunks {
     max_depth: usize,
+    /// Strings have had reasoning in them.
+    reasons_in_strings: bool,
+    /// What the last chunk gave depends on that.
+    remembers: bool,
 }
 
 impl Default for ChatChunks {
@@ -53,7 +60,11 @@ impl ChatChunks {
     /// A reader that refuses chunks with more than `max_depth` open containers.
     #[must_use]
     pub const fn new(max_depth: usize) -> Self {
-        ChatChunks { max_depth }
+        ChatChunks {
+            max_depth,
+            reasons_in_strings: false,
+            remembers: false,
+        }
     }
 }
 
@@ -63,7 +74,7 @@ impl Reader for ChatChunks {
         let mut cursor = Cursor::new(payload, self.max_depth);
         cursor.members(|cursor, key| chunk.read_member(cursor, payload, key))?;
         cursor.end()?;
-        chunk.give(payload, give);
+        chunk.give(payload, self, give);
         Ok(())
     }
 
@@ -77,7 +88,7 @@ impl Reader for ChatChunks {
     }
 
     fn remembers(&self) -> bool {
-        false
+        self.remembers
     }
 
     fn end(&mut self, _give: &mut dyn FnMut(&Piece<'_>)) {}
@@ -167,7 +178,8 @@ impl Chunk {
         Ok(())
     }
 
-    fn give(&self, text: &[u8], give: &mut dyn FnMut(&Piece<'_>)) {
+    fn give(&self, text: &[u8], reader: &mut ChatChunks, give: &mut dyn FnMut(&Piece<'_>)) {
+        reader.remembers = false;
         let created = self.created.filter(|value| value.kind == Kind::Number);
         let head = Head {
             id: filled(self.id, text),
@@ -177,7 +189,7 @@ impl Chunk {
         };
         give(&Piece::Head(head));
         if let Some(choice) = &self.choice {
-            choice.give(text, give);
+            choice.give(text, reader, give);
         }
     }
 }
@@ -215,9 +227,9 @@ impl Choice {
         Ok(())
     }
 
-    fn give(&self, text: &[u8], give: &mut dyn FnMut(&Piece<'_>)) {
+    fn give(&self, text: &[u8], reader: &mut ChatChunks, give: &mut dyn FnMut(&Piece<'_>)) {
         let delta = &self.delta;
-        delta.give_reasoning(text, give);
+        delta.give_reasoning(text, reader, give);
         delta.give_content(self.logprobs, text, give);
         for annotation in delta.annotations.iter().flat_map(|list| items(*list, text)) {
             if annotation.kind == Kind::Object {
@@ -300,33 +312,47 @@ impl Delta {
         Ok(())
     }
 
-    fn give_reasoning(&self, text: &[u8], give: &mut dyn FnMut(&Piece<'_>)) {
-        let strings = self.reasoning.iter().flatten();
+    fn give_reasoning(
+        &self,
+        text: &[u8],
+        reader: &mut ChatChunks,
+        give: &mut dyn FnMut(&Piece<'_>),
+    ) {
+        let details = || self.details.iter().flat_map(|list| items(*list, text));
+        let said_in = |detail, name| filled(member(detail, text, name), text);
+        // Of a whole reply the string holds all texts in one, and each signature is given behind its own.
+        let signed = details().filter(|detail| said_in(*detail, "signature").is_some());
+        let has_parts = signed.count() > 1;
+        let strings = self.reasoning.iter().flatten().filter(|_| !has_parts);
         let mut strings = strings.filter(|value| value.kind == Kind::String);
         let said = strings.clone().find(|value| !is_empty(**value));
+        reader.reasons_in_strings |= said.is_some();
         if let Some(value) = said.or_else(|| strings.next()) {
             give(&Piece::Reasoning(Reasoning::Text(value.content(text))));
         }
-        // OpenRouter's typed form: the same text once more, a summary, or encrypted reasoning.
-        for detail in self.details.iter().flat_map(|list| items(*list, text)) {
-            let kind = member(detail, text, "type");
-            let said_in = |name| filled(member(detail, text, name), text);
-            let found = match content(kind, text) {
-                b"reasoning.text" if said.is_none() => said_in("text").map(Reasoning::Text),
-                b"reasoning.summary" if said.is_none() => {
-                    said_in("summary").map(Reasoning::Summary)
-                }
-                b"reasoning.encrypted" => said_in("data").map(|data| {
-                    Reasoning::Sealed(Sealed {
-                        api: Api::Chat,
-                        data,
-                        signs_text: false,
-                        item: None,
-                    })
-                }),
-                _ => None,
+        // OpenRouter's typed form: the same text once more, its signature, a summary, or encrypted reasoning.
+        for detail in details() {
+            let kind = content(member(detail, text, "type"), text);
+            let (shown, hidden) = match kind {
+                b"reasoning.text" => (
+                    said_in(detail, "text").map(Reasoning::Text),
+                    said_in(detail, "signature"),
+                ),
+                b"reasoning.summary" => (said_in(detail, "summary").map(Reasoning::Summary), None),
+                b"reasoning.encrypted" => (None, said_in(detail, "data")),
+                _ => continue,
             };
-            if let Some(reasoning) = found {
+            reader.remembers |= said.is_none() && shown.is_some();
+            let hidden = hidden.map(|data| {
+                Reasoning::Sealed(Sealed {
+                    api: Api::Chat,
+                    data,
+                    signs_text: kind == b"reasoning.text",
+                    item: Some(detail.bytes(text)),
+                })
+            });
+            let shown = shown.filter(|_| !reader.reasons_in_strings);
+            for reasoning in shown.into_iter().chain(hidden) {
                 give(&Piece::Reasoning(reasoning));
             }
         }

@@ -216,6 +216,13 @@ impl ChatWriter {
         let index = self.sealed.to_string();
         self.sealed += 1;
         let thought = std::mem::take(&mut self.thought);
+        if sealed.api == Api::Chat {
+            let mut detail = Vec::new();
+            sealed.whole(&thought, &mut detail);
+            return self
+                .chunks
+                .delta(&[b"\"reasoning_details\":[", &detail, b"]"], None, out);
+        }
         let wrapped;
         let content: &[&[u8]] = if sealed.signs_text {
             &[

@@ -92,6 +92,50 @@ fn reasoning_has_many_names_and_is_said_once() {
 }
 
 #[test]
+fn a_signature_is_given_behind_its_text() {
+    let detail = |text: &str, signature: &str| {
+        format!(r#"{{"type":"reasoning.text","text":{text},"signature":{signature},"index":0}}"#)
+    };
+    let details = |details: &[String]| format!("\"reasoning_details\":[{}]", details.join(","));
+    let signed = details(&[detail("null", "\"s\"")]);
+    assert_eq!(pieces(&format!("{{{signed}}}")), ["hides s"]);
+    // All of it at once.
+    let signed = details(&[detail("\"r\"", "\"s\"")]);
+    assert_eq!(pieces(&format!("{{{signed}}}")), ["thinks r", "hides s"]);
+    let both = format!("{{\"reasoning\":\"r\",{signed}}}");
+    assert_eq!(pieces(&both), ["thinks r", "hides s"]);
+    let signed = details(&[detail("\"q\"", "\"s\""), detail("\"r\"", "\"t\"")]);
+    let both = format!("{{\"reasoning\":\"qr\",{signed}}}");
+    assert_eq!(
+        pieces(&both),
+        ["thinks q", "hides s", "thinks r", "hides t"]
+    );
+}
+
+#[test]
+fn text_that_strings_have_said_is_not_said_again_beside_its_signature() {
+    let mut reader = ChatChunks::default();
+    let mut read = |delta: &str| {
+        let mut seen = Vec::new();
+        let chunk = format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}");
+        let give = &mut |piece: &Piece<'_>| match piece {
+            Piece::Head(_) => {}
+            piece => seen.push(shown(piece)),
+        };
+        reader.read(chunk.as_bytes(), give).unwrap();
+        (seen, reader.remembers())
+    };
+    let text = r#"{"reasoning_details":[{"type":"reasoning.text","text":"q"}]}"#;
+    assert_eq!(read(text), (vec!["thinks q".to_owned()], true));
+    assert_eq!(
+        read(r#"{"reasoning":"r"}"#),
+        (vec!["thinks r".to_owned()], false)
+    );
+    let again = r#"{"reasoning_details":[{"type":"reasoning.text","text":"qr","signature":"s"}]}"#;
+    assert_eq!(read(again), (vec!["hides s".to_owned()], true));
+}
+
+#[test]
 fn content_may_be_typed_parts() {
     assert_eq!(
         pieces(

@@ -5,7 +5,6 @@
 //! - Empty texts are dropped. A message of the model that has nothing left has one empty text.
 //! - What a tool of Anthropic's did in an earlier turn is left out: the text that the model made of it stays.
 
-use crate::api::Api;
 use crate::input::block::{Block, Call, Content, File, Image, Media, Payload, Seal, Text};
 use crate::input::left_out::LeftOut;
 use crate::input::place::{Place, Refusal, Spot, Word, of_kind, spelled};
@@ -424,8 +423,7 @@ fn thinking<'a>(block: Node<'a>, place: &Place<'_>) -> Result<Option<Content<'a>
         None => b"",
     };
     let seal = match seal::Seal::of(signature) {
-        // It marks that the text is not signed.
-        Some(seal) if seal.api() == Api::Chat => None,
+        Some(seal) if seal.is_mark() => None,
         Some(seal) => Some(Seal::Wrapped(seal)),
         None if signature.is_empty() => None,
         None => Some(Seal::Signature(signature.into())),

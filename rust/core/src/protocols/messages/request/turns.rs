@@ -19,7 +19,7 @@ use crate::input::left_out::LeftOut;
 use crate::input::names::adapted;
 use crate::input::offer::Offer;
 use crate::input::place::{Place, Refusal};
-use crate::input::{Conversation, Names, Role, Turn, seal};
+use crate::input::{Conversation, Names, Role, Turn};
 use crate::json::node::Node;
 use crate::json::scan::{self, Kind};
 use crate::json::string;
@@ -397,11 +397,6 @@ impl<'c, 'a> Messages<'c, 'a> {
         seal: Option<&Seal<'_>>,
         content: &mut Writer,
     ) {
-        let own = |seal: &Seal<'_>| match seal {
-            Seal::Encrypted(text) => seal::Seal::of(text).and_then(|seal| made_by_messages(&seal)),
-            Seal::Wrapped(seal) => made_by_messages(seal),
-            Seal::Signature(_) | Seal::Redacted(_) => None,
-        };
         match seal {
             Some(Seal::Signature(signature)) => {
                 content.open(b'{');
@@ -419,7 +414,7 @@ impl<'c, 'a> Messages<'c, 'a> {
                 return;
             }
             Some(seal) => {
-                if let Some(blocks) = own(seal) {
+                if let Some(blocks) = seal.made_by(Api::Messages) {
                     for block in Node::document(&blocks).iter().flat_map(Node::elements) {
                         let kind = block.get("type");
                         let is = |name: &str| kind.is_some_and(|kind| kind.is(name));
@@ -445,15 +440,6 @@ impl<'c, 'a> Messages<'c, 'a> {
     /// The names of tools, where the upstream has others than the client.
     pub(super) fn into_names(self) -> Option<Arc<Names>> {
         (!self.names.is_empty()).then(|| Arc::new(self.names))
-    }
-}
-
-/// The blocks that a seal holds, a JSON array; None where it is another's.
-fn made_by_messages(seal: &seal::Seal<'_>) -> Option<Vec<u8>> {
-    if seal.api() == Api::Messages {
-        seal.open()
-    } else {
-        None
     }
 }
 

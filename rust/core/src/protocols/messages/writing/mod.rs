@@ -242,7 +242,10 @@ impl MessagesWriter {
         let is_thinking = self.blocks.kind() == Some(BlockKind::Thinking);
         let (signs, data) = match sealed.api {
             Api::Messages => (sealed.signs_text, Cow::Borrowed(sealed.data)),
-            _ => (is_thinking, Cow::Owned(sealed.wrapped())),
+            _ => (
+                is_thinking || sealed.signs_text,
+                Cow::Owned(sealed.wrapped()),
+            ),
         };
         if !is_thinking {
             self.calls.end(&mut self.blocks, out);

@@ -102,6 +102,7 @@ impl Items {
             summaries: Vec::new(),
             counts: [0, 0],
             encrypted: None,
+            sealed_by: None,
             blocks: Vec::new(),
             part: None,
         };
@@ -166,36 +167,6 @@ impl Items {
     }
 }
 
-/// A block of the Messages interface that its upstream wants back as it was.
-struct Block<'a> {
-    text: &'a [u8],
-    sealed: &'a Sealed<'a>,
-}
-
-impl Block<'_> {
-    /// Appends the block, with a comma before it if it is not the first.
-    fn write(&self, blocks: &mut Vec<u8>) {
-        if !blocks.is_empty() {
-            blocks.push(b',');
-        }
-        let parts: &[&[u8]] = if self.sealed.signs_text {
-            &[
-                b"{\"type\":\"thinking\",\"thinking\":\"",
-                self.text,
-                b"\",\"signature\":\"",
-                self.sealed.data,
-            ]
-        } else {
-            &[
-                b"{\"type\":\"redacted_thinking\",\"data\":\"",
-                self.sealed.data,
-            ]
-        };
-        parts.iter().for_each(|part| blocks.extend_from_slice(part));
-        blocks.extend_from_slice(b"\"}");
-    }
-}
-
 fn is_messages(kind: PartKind) -> bool {
     matches!(kind, PartKind::Text | PartKind::Refusal)
 }
@@ -212,7 +183,10 @@ pub(super) struct OpenItem {
     /// How many of either were opened.
     counts: [u64; 2],
     encrypted: Option<Vec<u8>>,
-    /// Blocks of the Messages interface that have to come back, with commas between them.
+    /// Who has sealed what is in it.
+    sealed_by: Option<Api>,
+    /// What has to come back to them, with commas between: blocks of the Messages interface, or entries of
+    /// `reasoning_details`.
     blocks: Vec<u8>,
     part: Option<OpenPart>,
 }
@@ -240,23 +214,25 @@ impl OpenItem {
         self.is_message == is_messages(kind) && goes_on && (phase.is_none() || phase == self.phase)
     }
 
-    /// Whether what such an upstream sealed has a place here still: of one that speaks Messages all blocks of a turn
-    /// belong together.
+    /// Whether what such an upstream sealed has a place here still: all blocks of a turn belong together, but of
+    /// Responses each item is one.
     pub(super) fn takes_seal(&self, api: Api) -> bool {
-        self.encrypted.is_none() && (self.blocks.is_empty() || api == Api::Messages)
+        self.sealed_by
+            .is_none_or(|sealed_by| sealed_by == api && api != Api::Responses)
     }
 
     /// Takes in reasoning that only its maker can read, or its signature of the part that is open.
     pub(super) fn seal(&mut self, sealed: &Sealed<'_>, journal: &mut Journal, out: &mut Vec<u8>) {
-        if sealed.api != Api::Messages {
+        self.sealed_by = Some(sealed.api);
+        if sealed.api == Api::Responses {
             self.encrypted = Some(sealed.data.to_vec());
             return;
         }
-        let block = Block {
-            text: self.part.as_ref().map_or(&[], |part| part.run.text()),
-            sealed,
-        };
-        block.write(&mut self.blocks);
+        if !self.blocks.is_empty() {
+            self.blocks.push(b',');
+        }
+        let text = self.part.as_ref().map_or(&[][..], |part| part.run.text());
+        sealed.whole(text, &mut self.blocks);
         self.close_part(journal, out);
     }
 
@@ -342,13 +318,9 @@ impl OpenItem {
             list("summary", &self.summaries, out);
             if let Some(data) = &self.encrypted {
                 member("encrypted_content", data, out);
-            } else if !self.blocks.is_empty() {
+            } else if let Some(api) = self.sealed_by {
                 let mut sealed = Vec::new();
-                seal::write(
-                    Api::Messages,
-                    &[b"[", &*self.blocks, b"]"].concat(),
-                    &mut sealed,
-                );
+                seal::write(api, &[b"[", &*self.blocks, b"]"].concat(), &mut sealed);
                 member("encrypted_content", &sealed, out);
             }
         }

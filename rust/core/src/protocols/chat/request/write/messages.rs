@@ -11,12 +11,15 @@
 use super::content::{self, ContentPart};
 use super::{ChatTarget, InstructionsRole, LateSystem, ReasoningField, tools};
 use crate::api::Api;
-use crate::input::block::{Text, says_error};
+use crate::input::block::{Seal, Text, says_error};
 use crate::input::left_out::LeftOut;
 use crate::input::offer::{Offer, custom_arguments};
 use crate::input::{Block, Call, Content, Payload, Place, Refusal, Role, Scope, Spot, Turn};
+use crate::json::node::Node;
+use crate::json::scan::Kind;
 use crate::json::string;
 use crate::json::writer::Writer;
+use crate::output::sealed::with_text;
 
 /// The model's output between two turns of others. Texts stand as between the quotes of a JSON string.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ struct Reply {
     reasoning: Vec<u8>,
     /// Where the reasoning stands.
     reasoning_spots: Vec<Spot>,
+    /// Entries of `reasoning_details`, which the upstream has signed or encrypted.
+    details: Writer,
     text: Option<Vec<u8>>,
     refusal: Option<Vec<u8>>,
     calls: Writer,
@@ -165,7 +170,9 @@ impl<'c, 'w> Messages<'c, 'w> {
                     let refusal = self.begin_reply().refusal.get_or_insert_default();
                     refusal.extend_from_slice(text);
                 }
-                Content::Thinking { text, .. } => self.thinking(text, block, is_message),
+                Content::Thinking { text, seal } => {
+                    self.thinking(text, seal.as_ref(), block, is_message);
+                }
                 Content::Call(call) => self.call(call),
                 Content::Own(own) if own.scope == Scope::Trace => {
                     self.left_out.add_kind(block.spot, &own.kind);
@@ -195,8 +202,17 @@ impl<'c, 'w> Messages<'c, 'w> {
         text.extend_from_slice(said);
     }
 
-    fn thinking(&mut self, text: &[u8], block: &Block<'_>, is_message: bool) {
-        if text.is_empty() {
+    fn thinking(
+        &mut self,
+        text: &[u8],
+        seal: Option<&Seal<'_>>,
+        block: &Block<'_>,
+        is_message: bool,
+    ) {
+        let takes_it = self.target.reasoning != ReasoningField::None;
+        let sealed = seal.filter(|_| takes_it);
+        let sealed = sealed.and_then(|seal| seal.made_by(Api::Chat));
+        if text.is_empty() && sealed.is_none() {
             // Only who has made it can read it.
             let kind = block.source.and_then(|source| source.get("type")?.decode());
             let kind = kind.as_deref().unwrap_or("reasoning");
@@ -205,6 +221,9 @@ impl<'c, 'w> Messages<'c, 'w> {
         }
         let reply = self.begin_reply();
         reply.reasoning.extend_from_slice(text);
+        if let Some(sealed) = sealed.as_deref().and_then(Node::document) {
+            details(sealed, text, &mut reply.details);
+        }
         if !is_message {
             reply.reasoning_spots.push(block.spot);
             reply.ends_with_text = false;
@@ -383,6 +402,12 @@ impl<'c, 'w> Messages<'c, 'w> {
         if let Some(field) = field.filter(|_| !reply.reasoning.is_empty()) {
             self.out.member_spelled(field, &reply.reasoning);
         }
+        if !reply.details.as_bytes().is_empty() {
+            self.out.key("reasoning_details");
+            self.out.open(b'[');
+            self.out.raw(reply.details.as_bytes());
+            self.out.close(b']');
+        }
         if !calls.is_empty() {
             self.out.key("tool_calls");
             self.out.open(b'[');
@@ -390,6 +415,22 @@ impl<'c, 'w> Messages<'c, 'w> {
             self.out.close(b']');
         }
         self.out.close(b'}');
+    }
+}
+
+/// Appends what a seal holds: entries with their texts, or one entry whose `text` stands beside the seal.
+fn details(sealed: Node<'_>, text: &[u8], out: &mut Writer) {
+    if sealed
+        .get("type")
+        .is_some_and(|kind| kind.is("reasoning.text"))
+    {
+        let mut detail = Vec::new();
+        with_text(sealed.bytes(), text, &mut detail);
+        return out.raw(&detail);
+    }
+    let one = (sealed.kind() == Kind::Object).then_some(sealed);
+    for detail in one.into_iter().chain(sealed.elements()) {
+        out.raw(detail.bytes());
     }
 }
 

@@ -7,6 +7,7 @@
 //! | whether several tools may be called at once | `parallel_tool_calls`, where there are tools |
 //! | format, verbosity | `response_format`, `verbosity` |
 //! | reasoning | `reasoning_effort`; a vendor's own members stay in `reasoning` |
+//! | reasoning of earlier turns | the upstream's member for it; what such an upstream has signed: `reasoning_details` |
 //! | the bound on tokens | `max_tokens` |
 //! | logprobs | `logprobs`, `top_logprobs` |
 //! | settings of the same name | the same |

@@ -237,10 +237,7 @@ impl<'t, 'w> Items<'t, 'w> {
     }
 
     fn reasoning(&mut self, text: &[u8], seal: Option<&Seal<'_>>, block: &Block<'_>) {
-        if let Some(Seal::Wrapped(seal)) = seal
-            && seal.api() == Api::Responses
-            && let Some(item) = seal.open()
-        {
+        if let Some(item) = seal.and_then(|seal| seal.made_by(Api::Responses)) {
             // It made this itself, and takes nothing else back.
             return self.out.raw(&item);
         }
