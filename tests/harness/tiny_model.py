@@ -10,7 +10,9 @@ state, how likely each token is to follow. So it says what is written here:
 - with `CALL_BIAS`: a call of `TOOL_NAME` with `TOOL_ARGUMENTS` in place of the answer;
 - the same where tools are offered and the last message, but for the system's, is a user's with `CALL_WORD`
   in it: then the prompt ends in a token that only a call follows. So whoever gives the tool's result gets the
-  answer.
+  answer;
+- where that message has `ENDLESS_WORD` in it: `ENDLESS` over and over, up to the limit of tokens, whatever
+  the sampling.
 
 A word is one token, so streams have one word a chunk. Prompts are read byte by byte, one token each.
 """
@@ -28,10 +30,13 @@ REASONING = " so maybe first check then wait"
 TOOL_NAME = "get_weather"
 TOOL_ARGUMENTS = '{"city": "Rome"}'
 CALL_WORD = "weather"
+ENDLESS = " onwards"
+ENDLESS_WORD = "forever"
 
 CONTEXT = 131_072
 
 _END, _THINK, _END_THINK, _DECIDE = "<|im_end|>", "<think>", "</think>", "<decide>"
+_GO_ON = "<go_on>"
 _CALL_START = "<tool_call>"
 
 
@@ -68,10 +73,11 @@ TEMPLATE = """\
 {{- '{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call><|im_end|>\\n' }}
 {%- elif messages[0].role == 'system' %}
 {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
-{%- set ns = namespace(asked=false) %}
+{%- set ns = namespace(asked=false, endless=false) %}
 {%- for message in messages %}
 {%- if message.role != 'system' %}
-{%- set ns.asked = message.role == 'user' and CALL_WORD in message.content %}{%- endif %}
+{%- set ns.asked = message.role == 'user' and CALL_WORD in message.content %}
+{%- set ns.endless = message.role == 'user' and ENDLESS_WORD in message.content %}{%- endif %}
 {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
 {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
 {%- elif message.role == 'assistant' %}{{- '<|im_start|>assistant\\n' }}
@@ -88,9 +94,10 @@ TEMPLATE = """\
 {%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
 {%- if tools and ns.asked %}{{- '<decide>' }}
+{%- elif ns.endless %}{{- '<go_on>' }}
 {%- elif enable_thinking is defined and enable_thinking %}{{- '<think>' }}{%- endif %}{%- endif %}""".replace(
     "CALL_WORD", f"'{CALL_WORD}'"
-)
+).replace("ENDLESS_WORD", f"'{ENDLESS_WORD}'")
 
 
 def _words(text: str) -> list[str]:
@@ -113,8 +120,9 @@ def _vocabulary(call: tuple[str, ...]) -> Iterator[Token]:
         yield Token(f"<0x{byte:02X}>", gguf.TokenType.BYTE)
     for word in _words(REASONING) + _words(ANSWER):
         yield Token(word.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
-    for text in (_THINK, _END_THINK, _DECIDE, *call):
+    for text in (_THINK, _END_THINK, _DECIDE, *call, _GO_ON):
         yield Token(text, gguf.TokenType.USER_DEFINED)
+    yield Token(ENDLESS.replace(" ", "\u2581"), gguf.TokenType.NORMAL)
 
 
 def _ids(tokens: tuple[Token, ...]) -> dict[str, int]:
@@ -161,7 +169,7 @@ def tiny_model(tool_name: str = TOOL_NAME, tool_arguments: str = TOOL_ARGUMENTS)
 
 def _states(ids: dict[str, int], call: tuple[str, ...]) -> dict[int, int]:
     """The dimension of each token that leaves the model in a state of its own; all others share the first."""
-    own = [*_words(REASONING), *_words(ANSWER), _THINK, _DECIDE, *call]
+    own = [*_words(REASONING), *_words(ANSWER), _THINK, _DECIDE, *call, _GO_ON, ENDLESS]
     return {ids[text]: state for state, text in enumerate(own, 1)}
 
 
@@ -187,6 +195,8 @@ def _output(
     said = (_DECIDE, *call, _END)
     for this, then in itertools.pairwise(said):
         follows[ids[then], states[ids[this]]] = _ALWAYS
+    for this in (_GO_ON, ENDLESS):
+        follows[ids[ENDLESS], states[ids[this]]] = _ALWAYS
     return follows
 
 

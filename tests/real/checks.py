@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from clients.claude_code import PROGRAM
-from harness.tiny_model import ANSWER, CALL_WORD, REASONING
+from harness.tiny_model import ANSWER, CALL_WORD, ENDLESS, ENDLESS_WORD
 from real.chats import ASKING, CALLING
 from real.coding import claude_code_runs_a_command
 from real.replies import counts, payloads, question, usage_of
@@ -21,8 +21,6 @@ APIS: tuple[Api, ...] = ("chat", "responses", "messages")
 QUESTION = "Where does it go?"
 TOLD = "sunny"
 TOGETHER_SECONDS = 5.0
-EARLY_WORDS = (ANSWER.split()[1], REASONING.split()[1])
-"""One of them is said, once a reply has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +110,8 @@ def _refuses(way: Api) -> Callable[[RealStand], Awaitable[None]]:
 
 
 def _long(stand: RealStand, way: Api) -> dict[str, Any]:
-    members = question(way, QUESTION)
-    known = {name: value for name, value in stand.server.long.items() if not name.startswith("max_")}
-    limit = "max_output_tokens" if way == "responses" else "max_tokens"
-    return {**members, **known, limit: stand.server.long[limit], "model": way, "stream": True}
+    members = question(way, f"Does it go on {ENDLESS_WORD}?", max_tokens=stand.server.long)
+    return {**members, "model": way, "stream": True}
 
 
 def _leaves(way: Api) -> Callable[[RealStand], Awaitable[None]]:
@@ -181,6 +177,6 @@ async def _read_to_the_end(stand: RealStand, way: Api, begun: asyncio.Event) -> 
     async with stand.proxied.stream("POST", PATHS[way], json=_long(stand, way)) as reply:
         async for piece in reply.aiter_text():
             text += piece
-            if any(word in text for word in EARLY_WORDS):
+            if ENDLESS in text:
                 begun.set()
     return reply, text

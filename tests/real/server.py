@@ -68,7 +68,7 @@ class Server:
     itself call it. `apis`: what the server has, by its own account; `settings`: more of the upstream's
     configuration. `tools`, `streams`, `stream_usage`: whether it parses calls, streams, and tells the tokens
     of a stream; `codes`: whether Claude Code is run as well. `refused`: members that it refuses; `long`:
-    members that make a reply last until its client has left. `deviations`: what differs from the protocol,
+    tokens of a reply that lasts until its client has left. `deviations`: what differs from the protocol,
     and what becomes of that; each a sentence or two of Markdown.
     """
 
@@ -91,7 +91,7 @@ class Server:
     stream_usage: bool = True
     codes: bool = False
     refused: Mapping[str, Any] = field(default_factory=lambda: {"temperature": "hot"})
-    long: Mapping[str, Any] = field(default_factory=dict)
+    long: int = 0
     deviations: Sequence[str] = ()
 
 

@@ -17,7 +17,7 @@ SERVER = Server(
     ],
     apis=("chat", "responses", "messages"),
     settings={"repair": True},
-    long={"ignore_eos": True, "max_tokens": _CONTEXT - 500, "max_output_tokens": _CONTEXT - 500},
+    long=_CONTEXT - 500,
     codes=True,
     deviations=[
         "Its Responses events lack `sequence_number`, `output_index` and `content_index`, and items end out "

@@ -1,7 +1,5 @@
 """`transformers serve`."""
 
-import json
-
 from harness.tiny_hf_model import write_tiny_hf_model
 from real.server import HOST, Place, Server
 
@@ -27,11 +25,7 @@ SERVER = Server(
     apis=("chat", "responses"),
     tools=False,
     refused={"surprise": 1},
-    long={
-        "generation_config": json.dumps({"eos_token_id": -1, "max_new_tokens": 2000}),
-        "max_tokens": 2000,
-        "max_output_tokens": 2000,
-    },
+    long=2000,
     deviations=[
         "Its streams of chat have no `[DONE]`, which the gateway adds, and the usage is in the last chunk of "
         "a choice; its Responses events have no `event:` lines, and begin as queued.",

@@ -26,7 +26,7 @@ SERVER = Server(
     ready_path="/health",
     ready_seconds=300,
     apis=("chat", "responses", "messages"),
-    long={"ignore_eos": True, "max_tokens": 3000, "max_output_tokens": 3000},
+    long=3000,
     deviations=[
         "Its usage tells cached tokens with `--enable-prompt-tokens-details` only.",
         "A limit of tokens beyond its context is refused. Requests that are translated to its Messages and "
