@@ -727,7 +727,9 @@ class Arrived:
     tag: Final[int | None]
     """What `Front.submit` was given."""
     endpoint: Final[str]
-    """A name of `ENDPOINTS`."""
+    """A name of `ENDPOINTS`, or of `Front.passthrough`."""
+    upstream: Final[str | None]
+    """The upstream that an operator's own path leads to, whatever model is asked for."""
     request_id: Final[str]
     key: Final[bytes | None]
     """SHA-256 of the key that was presented: the bearer token, or else what `x-api-key` holds."""
@@ -985,8 +987,16 @@ class Front:
         """Accept at `host`, an IP address, and `port`: each thread on a socket of its own (SO_REUSEPORT).
         What is not answered here goes to the Unix socket at the path `application`. Raises `OSError`.
         """
+    def passthrough(self, paths: Sequence[tuple[str, str, Sequence[str], str | None, str | None]]) -> None:
+        """The operator's own paths from now on: of each its name, path, methods, where the model is named
+        (json, form or path), and the upstream where no model is. A path may end in `/*`, and has a `{model}`
+        where the model is named there. Raises `ValueError`.
+        """
+    def passthrough_methods(self, path: str) -> list[tuple[str, str]]:
+        """The methods that those have at `path`, as it stands in a URL, each with the endpoint's name."""
     def submit(
         self,
+        method: str,
         path: str,
         headers: _Headers,
         body: bytes,
@@ -996,7 +1006,7 @@ class Front:
         tag: int | None = None,
     ) -> Exchange:
         """The same exchange without a socket, of the endpoint at `path`. With a `tag` no key is checked.
-        `query`: of the URL.
+        `query`: of the URL. Raises `ValueError` where nothing at `path` takes the method.
 
         Raises `sluicegate.errors.RelayClosed` after `close`.
         """

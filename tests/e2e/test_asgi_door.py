@@ -21,7 +21,7 @@ from raw_http import RawConnection
 from sluicegate.config import load_data
 from sluicegate.gateway import Gateway, create_app
 from sluicegate.pricing import Cost, UsageLike
-from sluicegate.testing import Fault, Script, ScriptedUpstream
+from sluicegate.testing import Fault, Script, ScriptedUpstream, body
 from sluicegate.testing.forms import parts_of
 
 CHAT = {"model": "small", "messages": []}
@@ -351,3 +351,25 @@ async def test_an_estimate_is_priced_by_a_users_own_prices(
     tokens = found.value("sluicegate_tokens_total", kind="output")
     assert tokens
     assert spent == pytest.approx(0.01 * tokens)
+
+
+# === paths of the operator's own ===
+
+
+async def test_a_path_of_the_operators_own_is_forwarded(
+    start: Callable[..., Awaitable[httpx.AsyncClient]], upstream: ScriptedUpstream
+) -> None:
+    files = {"path": "/v1/files/*", "upstream": "local", "methods": ["PUT", "DELETE"]}
+    engines = {"path": "/v1/engines/{model}/embeddings", "model": "path"}
+    client = await start(passthrough=[files, engines])
+    upstream.script = body(b'{"a": 1.50}', content_type="application/json", status=201)
+    reply = await client.put("/v1/files/a%20b?x=1", content=b"\x00any")
+    assert (reply.status_code, reply.content) == (201, b'{"a": 1.50}')
+    request = upstream.requests[-1].request
+    assert (request.method, request.target, request.body) == ("PUT", "/v1/files/a%20b?x=1", b"\x00any")
+    reply = await client.post("/v1/engines/small/embeddings", content=b"{}")
+    assert reply.status_code == 201
+    assert upstream.requests[-1].request.target == "/v1/engines/small/embeddings"
+    refused = await client.get("/v1/files/a")
+    assert refused.status_code == 405
+    assert refused.headers["allow"] == "PUT, DELETE, OPTIONS"

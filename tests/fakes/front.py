@@ -124,6 +124,7 @@ class Arrived:
         self.ticket = exchange.ticket
         self.tag = exchange.tag
         self.endpoint = exchange.endpoint
+        self.upstream: str | None = None
         self.request_id = exchange.request_id
         self.key = exchange.key
         self.size = len(exchange.body)
@@ -455,6 +456,7 @@ class FakeFront:
         self.exchanges: list[FakeExchange] = []
         self.told_callers: list[tuple[list[bytes] | None, InForms, InForms]] = []
         self.told_facts: list[dict[str, Any]] = []
+        self.told_passthrough: list[list[Any]] = []
         self.drained = False
         self.closed = threading.Event()
         self.started = 0
@@ -477,8 +479,15 @@ class FakeFront:
     def facts(self, **wanted: Any) -> None:
         self.told_facts.append(wanted)
 
+    def passthrough(self, paths: list[Any]) -> None:
+        self.told_passthrough.append(paths)
+
+    def passthrough_methods(self, path: str) -> list[tuple[str, str]]:
+        return []
+
     def submit(
         self,
+        method: str,
         path: str,
         headers: Headers,
         body: bytes,

@@ -79,6 +79,7 @@ class Arrived(Event):
         super().__init__(exchange)
         self.tag = None
         self.endpoint = endpoint
+        self.upstream: str | None = None
         self.request_id = exchange.request_id
         self.key = key
         self.model = model

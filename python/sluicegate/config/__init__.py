@@ -31,6 +31,7 @@ from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.names import matches as wildcard_matches
 from sluicegate.config.names import target as alias_target
 from sluicegate.config.own import load_own
+from sluicegate.config.passthrough import PassthroughConfig
 from sluicegate.config.policies import PolicyConfig
 from sluicegate.config.prices import PriceConfig, TierConfig
 from sluicegate.config.profiles import (
@@ -77,6 +78,7 @@ __all__ = [
     "ModelConfig",
     "ModelPattern",
     "Name",
+    "PassthroughConfig",
     "PolicyConfig",
     "PriceConfig",
     "ProbeConfig",

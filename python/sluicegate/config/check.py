@@ -197,7 +197,8 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 "take it out, or change `api`",
             )
     discover = {name for name, upstream in config.upstreams.items() if upstream.discover is not None}
-    for name in config.upstreams.keys() - {route.upstream for route in routes} - discover:
+    used = {route.upstream for route in routes} | {*config.passed_upstreams}
+    for name in config.upstreams.keys() - used - discover:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():
         priced = name in config.models or name in {route.model for route in routes}

@@ -31,6 +31,7 @@ from sluicegate.config.limits import LimitSet
 from sluicegate.config.models import ModelConfig, known_upstream, named
 from sluicegate.config.names import check_aliases
 from sluicegate.config.own import PriceFunction
+from sluicegate.config.passthrough import PassthroughConfig, check_passthrough
 from sluicegate.config.prices import PriceConfig
 from sluicegate.config.quantities import fault
 from sluicegate.config.routing import MOST_HEADERS, RoutingConfig
@@ -173,6 +174,11 @@ class Config(Section):
     aliases: Mapping[Alias, Name] = Field(
         default={}, description="Other names of models: `gpt-4o-mini: llama-70b`."
     )
+    passthrough: tuple[PassthroughConfig, ...] = Field(
+        default=(),
+        description="Paths of your own that are forwarded as the gateway's endpoints are; the first that "
+        "means a request is taken.",
+    )
     routing: RoutingConfig = Field(
         default=RoutingConfig(), description="What routing policies see of a request."
     )
@@ -264,11 +270,19 @@ class Config(Section):
             check_aliases(aliases, models, may_be_found=_discovers(info.data.get("upstreams", {})))
         return aliases
 
+    @field_validator("passthrough")
+    @classmethod
+    def _passthrough(cls, paths: tuple[PassthroughConfig, ...]) -> tuple[PassthroughConfig, ...]:
+        check_passthrough(paths)
+        return paths
+
     @model_validator(mode="after")
     def _routes_lead_somewhere(self) -> Self:
         for model in self.models.values():
             for route in model.routes:
                 known_upstream(route.upstream, self.upstreams)
+        for upstream in self.passed_upstreams:
+            known_upstream(upstream, self.upstreams)
         if len(self.shown_headers) > MOST_HEADERS:
             raise fault(
                 "header",
@@ -295,6 +309,12 @@ class Config(Section):
             if affinity is not None and affinity.header is not None:
                 names.append(affinity.header.lower())
         return tuple(dict.fromkeys(names))
+
+    @property
+    def passed_upstreams(self) -> tuple[str, ...]:
+        """The upstreams that paths of the operator's own lead to, whatever model is asked for."""
+        named = (path.upstream for path in self.passthrough if path.upstream is not None)
+        return tuple(dict.fromkeys(named))
 
     @property
     def wants_affinity(self) -> bool:

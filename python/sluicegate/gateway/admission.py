@@ -88,6 +88,16 @@ class Admission:
             return Refusal("model_not_allowed", name)
         return model
 
+    def upstream(self, caller: Caller, name: str, endpoint: str) -> Model | Refusal | None:
+        """What stands for the upstream `name`, to which `endpoint` leads whatever model is asked for; None
+        where the configuration has none.
+
+        Whoever may use certain models only could use any there: their rights must name the endpoint.
+        """
+        if caller.models and not caller.endpoints:
+            return Refusal("endpoint_not_allowed", endpoint)
+        return self._models.upstream(name)
+
     def admit(
         self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, runs: bool = True
     ) -> Admitted | Refusal | None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC
+from urllib.parse import quote
 
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
@@ -161,7 +162,7 @@ class Gateway:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         method: str = scope["method"]
         path: str = scope["path"]
-        methods = self._methods(path)
+        methods = self._methods(path) or self._passed(scope)
         if method == "OPTIONS" and methods is not None:
             await respond(send, 204, [(b"allow", _allowed(methods))], b"")
             return
@@ -190,6 +191,15 @@ class Gateway:
         if methods is None and path.startswith(models.PATH + "/") and len(path) > len(models.PATH) + 1:
             methods = self._one_model
         return self._stored.methods(path) if methods is None else methods
+
+    def _passed(self, scope: Scope) -> Methods | None:
+        """The methods of a path of the operator's own."""
+        front = self._state.front
+        # As it stands in the URL: what is escaped in it is another path where it is not.
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        path = raw.partition(b"?")[0].decode("latin-1")
+        methods = [] if front is None else front.passthrough_methods(path)
+        return {method: (name, self._door.endpoint(path)) for method, name in methods} or None
 
     # === life cycle ===
 
@@ -469,10 +479,13 @@ def _serving(
 
 
 def _tell(front: Front, serving: Serving) -> None:
-    """Tell the engines who may call, and what policies want to know."""
+    """Tell the engines who may call, where, and what policies want to know."""
     missing, unknown = errors.refused(MISSING_KEY), errors.refused(UNKNOWN_KEY)
     front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
     config, limiter = serving.config, serving.admission.limiter
+    front.passthrough(
+        [(path.name, path.path, path.taken, path.model, path.upstream) for path in config.passthrough]
+    )
     shown = {*config.shown_headers}
     if limiter.user_header is not None:
         shown.add(limiter.user_header)

@@ -11,18 +11,21 @@ Headers = list[tuple[bytes, bytes]]
 
 def attempt_headers(model: Model, deployment: Deployment, route: Route, attempts: int) -> Headers:
     """Of an attempt by `route`. Where clients are to see the public name only, they do here, too."""
-    shown = f"{deployment.upstream}/{route.model}" if deployment.shows_upstream_model else deployment.upstream
+    named = route.model and deployment.shows_upstream_model
+    shown = f"{deployment.upstream}/{route.model}" if named else deployment.upstream
     return _headers(shown, model.name, attempts)
 
 
 # Never changed by who gets it. Names that wildcards match are clients' own, so there may be many.
 @lru_cache(maxsize=4096)
 def _headers(deployment: str, model: str, attempts: int) -> Headers:
-    return [
+    headers = [
         (b"x-sluicegate-deployment", _value(deployment)),
         (b"x-sluicegate-attempts", b"%d" % attempts),
-        (b"x-sluicegate-model", _value(model)),
     ]
+    if model:
+        headers.append((b"x-sluicegate-model", _value(model)))
+    return headers
 
 
 def _value(name: str) -> bytes:

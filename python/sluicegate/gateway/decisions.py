@@ -164,7 +164,15 @@ class Decider:
         if error is not None:
             self._refuse(call, errors.invalid_body(error))
             return
-        model = admission.model(caller, event.model)
+        passed = event.upstream
+        if passed is None:
+            model = admission.model(caller, event.model)
+        else:
+            found = admission.upstream(caller, passed, endpoint)
+            if found is None:  # The configuration has become another one just now.
+                self._refuse(call, errors.internal())
+                return
+            model = found
         if isinstance(model, Refusal):
             self._refuse(call, errors.refused(model))
             return
@@ -301,7 +309,10 @@ class Decider:
                 return errors.all_busy(model.asked)
             if step.why == "taken_off":
                 return errors.all_taken_off(model.asked)
-            return errors.all_resting(model.asked, step.wait, rate_limited=step.reason == "429")
+            limited = step.reason == "429"
+            if model.upstream:
+                return errors.resting(model.upstream, step.wait, rate_limited=limited)
+            return errors.all_resting(model.asked, step.wait, rate_limited=limited)
         if call.counts and cannot_count(fault):
             return errors.not_counted("" if call.model is None else call.model.name)
         own = call.serving.forwards_authorization.get(fault.upstream, False)

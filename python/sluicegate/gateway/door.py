@@ -41,7 +41,7 @@ class Door:
         self._deliveries: dict[int, _Delivery] = {}
 
     def endpoint(self, path: str) -> Endpoint:
-        """One of `RELAYED`."""
+        """One of `RELAYED`, or a path of the operator's own, as it stands in the URL."""
         return partial(self._relay, path)
 
     async def _relay(self, path: str, asked: AppRequest) -> None:
@@ -53,7 +53,8 @@ class Door:
         """Forward a request whose body has been read. Raises `Refused`."""
         query = asked.scope.get("query_string", b"")
         headers = [*map(tuple, asked.scope["headers"])]
-        exchange = self.submit(path, headers, body, asked.request_id, query=query)
+        method = asked.scope["method"]
+        exchange = self.submit(path, headers, body, asked.request_id, method=method, query=query)
         # From here on it has its record from the exchange's end.
         asked.recorded = True
         await self.deliver(exchange, asked.receive, asked.send)
@@ -65,6 +66,7 @@ class Door:
         body: bytes,
         request_id: str,
         *,
+        method: str = "POST",
         query: bytes = b"",
         tag: int | None = None,
     ) -> Exchange:
@@ -74,7 +76,9 @@ class Door:
             raise Refused(errors.shutting_down() if state.draining else errors.internal())
         try:
             asked = query.decode("ascii") if query.isascii() else ""
-            return state.front.submit(path, [*headers], body, request_id, query=asked or None, tag=tag)
+            return state.front.submit(
+                method, path, [*headers], body, request_id, query=asked or None, tag=tag
+            )
         except Exception as error:
             if state.draining:
                 raise Refused(errors.shutting_down()) from None

@@ -139,7 +139,8 @@ def refused(refusal: Refusal) -> ErrorReply:
         message = f"This key may not use the model `{refusal.name[:256]}`."
         return _not_allowed(message, code="model_not_allowed", param="model")
     if refusal.reason == "unpriced":
-        message = f"The model `{refusal.name[:256]}` has no price, and this key has a limit of cost."
+        what = f"The model `{refusal.name[:256]}`" if refusal.name else "What this path leads to"
+        message = f"{what} has no price, and this key has a limit of cost."
         return _not_allowed(message, code="model_unpriced", param="model")
     if refusal.excess is not None:
         return _limited(refusal.excess)
@@ -240,10 +241,20 @@ def all_taken_off(model: str) -> ErrorReply:
 
 def all_resting(model: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
     """Every deployment of the model has asked to be left alone; the first one is back in `seconds`."""
+    who = f"All deployments of the model `{model[:256]}` are"
+    return _too_busy(who, seconds, rate_limited=rate_limited)
+
+
+def resting(upstream: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
+    """The one upstream that the request is for has asked to be left alone for `seconds`."""
+    return _too_busy(f"The upstream `{upstream[:256]}` is", seconds, rate_limited=rate_limited)
+
+
+def _too_busy(who: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
     whole = max(1, math.ceil(seconds))
     return error_reply(
         429 if rate_limited else 503,
-        f"All deployments of the model `{model[:256]}` are too busy: try again in {whole} s.",
+        f"{who} too busy: try again in {whole} s.",
         type="rate_limit_error" if rate_limited else "server_error",
         code="all_resting",
         headers=((b"retry-after", b"%d" % whole), (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000))),

@@ -30,7 +30,7 @@ class Likely:
 class Prices:
     """The prices of one configuration. For the thread that decides. Never raises."""
 
-    __slots__ = ("_made", "_notices", "_policy", "_style", "_tariffs", "_unknown")
+    __slots__ = ("_made", "_none", "_notices", "_policy", "_style", "_tariffs", "_unknown")
 
     def __init__(self, policy: PricePolicy, style: CostStyle, notices: Notices) -> None:
         self._policy = policy
@@ -39,6 +39,8 @@ class Prices:
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
         self._made: dict[tuple[str, str], tuple[Tariff | None, Pricing]] = {}
         self._unknown = _core.Pricing(None, style)
+        # What names no model has no price, and its reply goes on as it came.
+        self._none = _core.Pricing(None, "none")
 
     @property
     def by_tariff(self) -> bool:
@@ -47,6 +49,8 @@ class Prices:
 
     def pricing(self, model: Model, route: Route) -> Pricing | None:
         """For the engines: how replies of `route`, which serves `model`, are priced now; None: they ask."""
+        if model.upstream:
+            return self._none
         tariffs = self._tariffs
         if tariffs is None:
             return None

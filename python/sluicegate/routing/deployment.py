@@ -224,6 +224,7 @@ class Deployment:
         public: str | None = None,
         drain: bool = False,
         own_account: bool = True,
+        own_model: bool | None = None,
     ) -> None:
         """`model`: the upstream's name of it; `public`: what the reply shows, None: the upstream's own
         name."""
@@ -240,7 +241,7 @@ class Deployment:
         alone."""
         self.own_account = own_account
         """It is sent the gateway's credentials, not the client's."""
-        self.own_model = "*" not in load.name
+        self.own_model = "*" not in load.name if own_model is None else own_model
         """The upstream's name of the model is the configuration's, not made of the client's."""
         self.tier = tier
         self.max_streams = max_streams

@@ -119,10 +119,17 @@ def lowest_tier(deployments: tuple[Deployment, ...]) -> tuple[Deployment, ...]:
 class Model:
     """A model as a client asks for it."""
 
-    __slots__ = ("asked", "group", "listed", "name", "star")
+    __slots__ = ("asked", "group", "listed", "name", "star", "upstream")
 
     def __init__(
-        self, name: str, group: Group, *, asked: str | None = None, star: str = "", listed: bool = True
+        self,
+        name: str,
+        group: Group,
+        *,
+        asked: str | None = None,
+        star: str = "",
+        listed: bool = True,
+        upstream: str = "",
     ) -> None:
         self.name = name
         """The public name, which prices and stored responses go by: of an alias what it stands for, of a
@@ -135,6 +142,8 @@ class Model:
         self.listed = listed
         """False: nobody has said that there is such a model. Its name is the client's, and no metric's
         label."""
+        self.upstream = upstream
+        """It is no model, but stands for this upstream, for requests that name none: it has no name."""
 
     @property
     def label(self) -> str:

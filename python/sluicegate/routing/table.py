@@ -18,6 +18,9 @@ from sluicegate.routing.upstreams import make_upstream
 LONGEST_UNLISTED = 256
 """Characters of a name that only a client knows."""
 
+PASSED = "(passthrough)"
+"""In place of a model, in the name of the deployment that has an upstream's other requests."""
+
 
 class ModelTable:
     """The models a gateway serves, by public name, in the order of the configuration, then its aliases.
@@ -76,6 +79,9 @@ class ModelTable:
                 self._aliases[alias] = Model(model.name, model.group, asked=alias, star=model.star)
         self._matched = tuple(name for name in dict.fromkeys(matched) if self._wildcards.find(name))
         self._unlisted = tuple((config.upstreams[name], upstreams[name]) for name in unlisted)
+        self._passed = {
+            name: self._standing_for(name, config, upstreams[name]) for name in config.passed_upstreams
+        }
         # Of all names that nobody has listed, together: it must outlive the models that are made of them.
         self._unlisted_budget = self.fleet.budget("", PLAIN.budget)
         self._bound(groups.values())
@@ -88,6 +94,10 @@ class ModelTable:
         """The model of that name, of a wildcard that matches it, or one made for the upstreams that have not
         listed theirs yet."""
         return self.get(name) or self._matching(name) or self._unlisted_model(name)
+
+    def upstream(self, name: str) -> Model | None:
+        """What stands for the upstream of that name, which a path leads to whatever model is asked for."""
+        return self._passed.get(name)
 
     def __iter__(self) -> Iterator[Model]:
         """What clients may be shown: of wildcards only what somebody is known to serve."""
@@ -134,6 +144,17 @@ class ModelTable:
         if not deployments:
             return None
         return Model(name, Group(name, deployments, Ordered(), self.fleet, listed=False), listed=False)
+
+    def _standing_for(self, name: str, config: Config, upstream: Upstream) -> Model:
+        deployment = Deployment(
+            upstream,
+            "",
+            self.fleet.load(f"{name}/{PASSED}"),
+            own_account=not config.upstreams[name].forward_authorization,
+            own_model=False,
+        )
+        group = Group("", [deployment], Ordered(), self.fleet, listed=False)
+        return Model("", group, asked="", listed=False, upstream=name)
 
     def _target(self, alias: str, config: Config) -> Model | None:
         name = alias_target(alias, config.aliases)

@@ -13,7 +13,7 @@ use sluicegate_core::request::Request;
 use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked, RequestCopy,
 };
-use sluicegate_front::{AskedRequest, Facts};
+use sluicegate_front::{AskedRequest, Endpoint, Facts};
 use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy, Tally};
 use tokio::sync::oneshot;
 
@@ -115,8 +115,13 @@ impl PyArrived {
     }
 
     #[getter]
-    fn endpoint(&self) -> &'static str {
-        self.about.endpoint.map_or("", |endpoint| endpoint.name())
+    fn endpoint(&self) -> &str {
+        self.about.endpoint.as_ref().map_or("", Endpoint::name)
+    }
+
+    #[getter]
+    fn upstream(&self) -> Option<&str> {
+        self.about.endpoint.as_ref()?.upstream()
     }
 
     #[getter]
@@ -313,8 +318,8 @@ impl PyEnded {
     }
 
     #[getter]
-    fn endpoint(&self) -> &'static str {
-        self.about.endpoint.map_or("", |endpoint| endpoint.name())
+    fn endpoint(&self) -> &str {
+        self.about.endpoint.as_ref().map_or("", Endpoint::name)
     }
 
     #[getter]
@@ -365,10 +370,7 @@ impl PyEnded {
         response_id: Option<String>,
         price: Option<(Option<String>, bool)>,
     ) -> PyRecord {
-        let endpoint = self
-            .about
-            .endpoint
-            .map_or("other", |endpoint| endpoint.name());
+        let endpoint = self.about.endpoint.as_ref().map_or("other", Endpoint::name);
         PyRecord::ended(
             &self.about.request_id,
             endpoint,

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderName, Method};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_front::{
-    Bounds, Callers, Digest, Endpoint, Front, InForms, Limits, Pace, Readiness, Ready, Submission,
-    TlsFiles, Wanted, server_config,
+    Bounds, Callers, Digest, Front, Goes, InForms, Limits, Pace, Passthrough, Pattern, Readiness,
+    Ready, Submission, TlsFiles, Wanted, server_config,
 };
 use sluicegate_relay::{Copies, DrainLimits, Reply};
 
@@ -169,6 +169,39 @@ fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
     }
 }
 
+/// One of the operator's own paths: its name, path, methods, where the model is named (`json`, `form`, `path`), and the
+/// upstream in its place.
+type PyPassthrough = (String, String, Vec<String>, Option<String>, Option<String>);
+
+fn passthrough((name, path, methods, model, upstream): &PyPassthrough) -> PyResult<Passthrough> {
+    let wrong = |what: &str| PyValueError::new_err(format!("{path}: {what}"));
+    let pattern = Pattern::new(path).ok_or_else(|| wrong("it is no path"))?;
+    let goes = match (model.as_deref(), upstream) {
+        (None, Some(upstream)) => Goes::Upstream(upstream.as_str().into()),
+        (Some("json"), None) => Goes::Json,
+        (Some("form"), None) => Goes::Form,
+        (Some("path"), None) => Goes::Path,
+        _ => return Err(wrong("it needs a model or an upstream")),
+    };
+    if pattern.names_model() != (goes == Goes::Path) {
+        return Err(wrong(
+            "its path has a {model}, or its model is in the path, and not both",
+        ));
+    }
+    let methods = methods.iter().map(|method| parsed_method(method));
+    Ok(Passthrough {
+        name: name.as_str().into(),
+        pattern,
+        methods: methods.collect::<PyResult<_>>()?,
+        goes,
+    })
+}
+
+fn parsed_method(method: &str) -> PyResult<Method> {
+    Method::from_bytes(method.as_bytes())
+        .map_err(|_| PyValueError::new_err(format!("'{method}' is no method")))
+}
+
 #[pymethods]
 impl PyFront {
     #[new]
@@ -282,9 +315,25 @@ impl PyFront {
             .listen(address, application, http2, tls, bounds.inner.clone())?)
     }
 
-    #[pyo3(signature = (path, headers, body, request_id, *, query=None, tag=None))]
+    #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
+    fn passthrough(&self, paths: Vec<PyPassthrough>) -> PyResult<()> {
+        let paths = paths.iter().map(passthrough);
+        self.inner.set_passthroughs(paths.collect::<PyResult<_>>()?);
+        Ok(())
+    }
+
+    fn passthrough_methods(&self, path: &str) -> Vec<(String, String)> {
+        let methods = self.inner.passthrough_methods(path).into_iter();
+        methods
+            .map(|(method, name)| (method.to_string(), name.into()))
+            .collect()
+    }
+
+    #[pyo3(signature = (method, path, headers, body, request_id, *, query=None, tag=None))]
+    #[allow(clippy::too_many_arguments)] // Arguments of a Python method.
     fn submit(
         &self,
+        method: &str,
         path: &str,
         headers: PyHeaders,
         body: PyBackedBytes,
@@ -292,11 +341,12 @@ impl PyFront {
         query: Option<&str>,
         tag: Option<u64>,
     ) -> PyResult<PyExchange> {
-        let endpoint = Endpoint::at(path)
-            .ok_or_else(|| PyValueError::new_err(format!("no endpoint is at '{path}'")))?;
+        let method = parsed_method(method)?;
+        let target = self.inner.target(&method, path, query);
+        let target = target
+            .ok_or_else(|| PyValueError::new_err(format!("nothing takes {method} at '{path}'")))?;
         let submitted = self.inner.submit(Submission {
-            endpoint,
-            query: query.map(Into::into),
+            target,
             headers: header_list(headers),
             body: Bytes::from_owner(body),
             request_id: request_id.into(),

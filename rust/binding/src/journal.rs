@@ -240,7 +240,7 @@ impl PyJournal {
             Some(&*about.request_id),
             response_id,
             trace_id,
-            about.endpoint.map(|endpoint| endpoint.name()),
+            about.endpoint.as_ref().map(|endpoint| endpoint.name()),
             caller_id,
             caller,
             key_id,

@@ -84,7 +84,8 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("BUILD", env!("SLUICEGATE_BUILD"))?;
-        let endpoints = Endpoint::all().map(|at| (at.path(), at.name(), at.is_anthropic()));
+        let row = |at: Endpoint| (at.path(), at.name().to_owned(), at.is_anthropic());
+        let endpoints = Endpoint::all().map(row);
         let endpoints = endpoints.collect::<Vec<_>>();
         module.add("ENDPOINTS", PyTuple::new(module.py(), endpoints)?)?;
         let kinds = FaultKind::ALL.map(FaultKind::as_str);

@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::mode::{Mode, ModeDetector};
 use crate::output::Failure;
 use crate::protocol::Follow;
-use crate::protocols::{self, Broken, ClientSide, Clock, UpstreamSide};
+use crate::protocols::{self, Broken, ClientSide, Clock, Reading, UpstreamSide};
 use crate::usage::Usage;
 use crate::watch::StreamError;
 
@@ -185,7 +185,7 @@ impl Pipeline {
     #[must_use]
     pub fn new(plan: ReplyPlan) -> Self {
         let mut reply = Reply::new(&plan);
-        let body = if plan.upstream.bytes {
+        let body = if plan.upstream.reading == Reading::Nothing {
             reply.facts.mode = Some(Mode::Bytes);
             reply.facts.reply_is_stream = Some(false);
             Body::Unread
@@ -229,9 +229,17 @@ impl Pipeline {
             return Ok(());
         }
         let (plan, reply) = (&self.plan, &mut self.reply);
+        let is_free = plan.upstream.reading == Reading::Usage;
+        if is_free {
+            // Nobody knows which of its events bear output.
+            reply.note_started();
+        }
         match &mut self.body {
             Body::Undecided(detector) => {
-                let told = detector.feed(input).map_err(|body| reply.quote(body))?;
+                let told = match is_free {
+                    true => Some((plan.upstream.declared_mode(), input)),
+                    false => detector.feed(input).map_err(|body| reply.quote(body))?,
+                };
                 let Some((mode, input)) = told else {
                     return Ok(());
                 };
@@ -341,7 +349,7 @@ impl Pipeline {
             }
         };
         reply.settle();
-        reply.facts.truncated = !reply.facts.terminal;
+        reply.facts.truncated = !reply.facts.terminal && plan.upstream.reading != Reading::Usage;
         self.fail_behind_error(out);
         self.started |= out.len() > before;
         finished

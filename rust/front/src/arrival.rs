@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::asked::AskedRequest;
 use crate::bounds::Limits;
 use crate::decisions::{Arrived, Decision, Event, Forward};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Target};
 use crate::facts::Facts;
 use crate::head;
 use crate::refusal::Refusal;
@@ -27,9 +27,7 @@ const SOON: Duration = Duration::from_millis(50);
 
 /// A request, all that is needed to forward it.
 pub(crate) struct Arrival {
-    pub(crate) endpoint: Endpoint,
-    /// Where clients find the endpoint, with the query that goes on.
-    pub(crate) path: Box<str>,
+    pub(crate) target: Target,
     pub(crate) headers: HeaderMap,
     pub(crate) size: usize,
     pub(crate) request: Result<AskedRequest, Error>,
@@ -95,13 +93,19 @@ impl Arrival {
         patience: Option<Duration>,
     ) -> Arranged {
         let Self {
-            endpoint,
-            path,
+            target,
             headers,
             request,
             report,
             ..
         } = self;
+        let Target {
+            endpoint,
+            method,
+            path,
+            ..
+        } = target;
+        let once = !endpoint.may_repeat(&method);
         let Ok(request) = request else {
             return Arranged::Refused(refuse(report, Refusal::Internal));
         };
@@ -110,28 +114,26 @@ impl Arrival {
             Some(replaced) => AskedRequest::Responses(Arc::clone(replaced)),
             None => request,
         };
-        let asked = match request {
-            AskedRequest::Plain(request) => Asked {
-                body: AskedBody::Json(Arc::unwrap_or_clone(request)),
-                responses: None,
-                path,
-                headers,
-            },
-            AskedRequest::Upload(uploaded) => Asked {
-                body: AskedBody::Upload(uploaded.upload),
-                responses: None,
-                path,
-                headers,
-            },
-            AskedRequest::Responses(responses) => Asked {
-                body: AskedBody::Json(responses.request().clone()),
-                responses: Some(ResponsesAsked {
-                    request: responses,
-                    response_id: forward.response_id.clone().unwrap_or_default(),
-                }),
-                path,
-                headers,
-            },
+        let (body, responses) = match request {
+            AskedRequest::Plain(request) => (AskedBody::Json(Arc::unwrap_or_clone(request)), None),
+            AskedRequest::Upload(uploaded) => (AskedBody::Upload(uploaded.upload), None),
+            AskedRequest::Responses(request) => {
+                let body = AskedBody::Json(request.request().clone());
+                let response_id = forward.response_id.clone().unwrap_or_default();
+                let responses = ResponsesAsked {
+                    request,
+                    response_id,
+                };
+                (body, Some(responses))
+            }
+        };
+        let asked = Asked {
+            body,
+            responses,
+            method,
+            path,
+            headers,
+            once,
         };
         Arranged::Forward(Box::new(Forwarding {
             endpoint,

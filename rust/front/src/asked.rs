@@ -11,7 +11,7 @@ use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_relay::offload::{LARGE, offload};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Takes, Target};
 use crate::facts::{Facts, Wanted};
 use crate::refusal::Refusal;
 use crate::upload::{self, Uploaded};
@@ -23,7 +23,7 @@ pub enum AskedRequest {
     Plain(Arc<Request>),
     /// For a response.
     Responses(Arc<ResponsesRequest>),
-    /// A form.
+    /// A form, or anything else that is not read as JSON.
     Upload(Uploaded),
 }
 
@@ -32,7 +32,7 @@ impl AskedRequest {
     ///
     /// # Errors
     /// As [`Request::parse`] and [`ResponsesRequest::parse`] give them.
-    pub fn parse(endpoint: Endpoint, body: Bytes, limits: &Limits) -> Result<Self, Error> {
+    pub fn parse(endpoint: &Endpoint, body: Bytes, limits: &Limits) -> Result<Self, Error> {
         Ok(match endpoint.api() {
             Api::Responses => Self::Responses(Arc::new(ResponsesRequest::parse(body, limits)?)),
             _ => Self::Plain(Arc::new(Request::parse(body, limits)?)),
@@ -41,7 +41,7 @@ impl AskedRequest {
 
     /// [`parse`](Self::parse), and the number of the conversation, where the endpoint has any.
     fn parse_conversation(
-        endpoint: Endpoint,
+        endpoint: &Endpoint,
         body: Bytes,
         limits: &Limits,
     ) -> Result<(Self, Option<u64>), Error> {
@@ -102,30 +102,38 @@ impl AskedRequest {
 
 /// [`AskedRequest::parse`] and what is wanted beside that, away from the engine where the body is large.
 pub(crate) async fn parse(
-    endpoint: Endpoint,
+    target: &Target,
     headers: &HeaderMap,
     body: Bytes,
     wanted: &Wanted,
 ) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
     let mut facts = wanted.of_head(headers);
-    if let Some(content_type) = endpoint.form_of(headers) {
-        let content_type = content_type.to_vec();
-        let scanned = offload(body.len() > LARGE, move || {
-            upload::whole(&content_type, body)
-        });
-        let uploaded = scanned.await.ok_or(Refusal::Stopping)?;
-        let uploaded = uploaded.map_err(Refusal::Form)?;
-        return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
+    match target.endpoint.takes(headers) {
+        Takes::Json => {}
+        Takes::Anything => {
+            let uploaded = upload::anything(target.model.clone(), body);
+            return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
+        }
+        Takes::Form(content_type) => {
+            let content_type = content_type.to_vec();
+            let scanned = offload(body.len() > LARGE, move || {
+                upload::form(&content_type, body)
+            });
+            let uploaded = scanned.await.ok_or(Refusal::Stopping)?;
+            let uploaded = uploaded.map_err(Refusal::Form)?;
+            return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
+        }
     }
+    let endpoint = target.endpoint.clone();
     let by_body = facts.by_body;
     let counts = wanted.input_tokens || endpoint.counts();
     let large = body.len() > LARGE;
     let parsed = offload(large, move || {
         let limits = Limits::default();
         let (request, affinity) = if by_body {
-            AskedRequest::parse_conversation(endpoint, body, &limits)?
+            AskedRequest::parse_conversation(&endpoint, body, &limits)?
         } else {
-            (AskedRequest::parse(endpoint, body, &limits)?, None)
+            (AskedRequest::parse(&endpoint, body, &limits)?, None)
         };
         let estimate = counts
             .then(|| request.json().map(Request::estimated_input_tokens))

@@ -60,7 +60,7 @@ pub struct About {
 impl About {
     /// A refusal of our own, in the form of the client's API.
     pub(crate) fn error(&self, refusal: Refusal) -> ErrorReply {
-        let form = self.endpoint.map_or(Form::OpenAi, Endpoint::form);
+        let form = self.endpoint.as_ref().map_or(Form::OpenAi, Endpoint::form);
         refusal.reply(form, &self.request_id)
     }
 }

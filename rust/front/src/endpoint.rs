@@ -1,11 +1,13 @@
-//! The paths that are forwarded to upstreams: one table.
+//! The paths that are forwarded to upstreams: one table, and those of an operator's own.
 
-use std::fmt::Write as _;
+use std::sync::Arc;
 
+use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use sluicegate_core::api::Api;
 use sluicegate_relay::Replies;
 
+use crate::passthrough::{Goes, Passthrough};
 use crate::refusal::Form;
 
 /// What there is to know of a path.
@@ -75,46 +77,75 @@ static TABLE: [Row; 20] = {
     ]
 };
 
-/// An endpoint that is forwarded: a row of the table.
-#[derive(Clone, Copy)]
-pub struct Endpoint(&'static Row);
+/// An endpoint that is forwarded: a row of the table, or what an operator has of their own.
+#[derive(Clone)]
+pub struct Endpoint(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Known(&'static Row),
+    Own(Arc<Passthrough>),
+}
+
+/// How a request's body is read.
+pub(crate) enum Takes<'a> {
+    /// Whole, as JSON.
+    Json,
+    /// As it comes: a form of this `Content-Type`.
+    Form(&'a [u8]),
+    /// As it comes, whatever it is.
+    Anything,
+}
 
 impl Endpoint {
-    /// All of them.
+    /// Those of the table.
     pub fn all() -> impl Iterator<Item = Endpoint> {
-        TABLE.iter().map(Endpoint)
+        TABLE.iter().map(|row| Endpoint(Kind::Known(row)))
     }
 
-    /// The endpoint at `path`, which is POSTed to.
+    /// That of the table at `path`, which is POSTed to.
     #[must_use]
     pub fn at(path: &str) -> Option<Self> {
-        Self::all().find(|endpoint| endpoint.path() == path)
+        let row = TABLE.iter().find(|row| row.path == path)?;
+        Some(Endpoint(Kind::Known(row)))
     }
 
-    /// Where clients find it.
+    pub(crate) fn own(own: &Arc<Passthrough>) -> Self {
+        Endpoint(Kind::Own(Arc::clone(own)))
+    }
+
+    /// Where clients find it; empty for an operator's own, which may be at many paths.
     #[must_use]
-    pub fn path(self) -> &'static str {
-        self.0.path
+    pub fn path(&self) -> &'static str {
+        match &self.0 {
+            Kind::Known(row) => row.path,
+            Kind::Own(_) => "",
+        }
     }
 
     /// Its name in logs and metrics, which several paths may share.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        self.0.name
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Kind::Known(row) => row.name,
+            Kind::Own(own) => &own.name,
+        }
     }
 
-    /// Its path with the client's `query`, for the Messages interface: its SDKs ask for betas with `?beta=true`. Others
-    /// have none.
-    pub(crate) fn asked_path(self, query: Option<&str>) -> Box<str> {
-        let mut path = self.path().to_owned();
-        if let Some(query) = query.filter(|_| self.api() == Api::Messages) {
-            let _ = write!(path, "?{query}");
+    /// The upstream that all of its requests go to, whatever model they are for.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Own(own) => match &own.goes {
+                Goes::Upstream(name) => Some(name),
+                _ => None,
+            },
+            Kind::Known(_) => None,
         }
-        path.into()
     }
 
     /// How its errors are written.
-    pub(crate) fn form(self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         match self.api() {
             Api::Messages => Form::Anthropic,
             _ => Form::OpenAi,
@@ -123,38 +154,94 @@ impl Endpoint {
 
     /// Whether its errors are of the form of the Messages interface.
     #[must_use]
-    pub fn is_anthropic(self) -> bool {
+    pub fn is_anthropic(&self) -> bool {
         self.form() == Form::Anthropic
     }
 
-    pub(crate) fn api(self) -> Api {
-        self.0.api
+    pub(crate) fn api(&self) -> Api {
+        match &self.0 {
+            Kind::Known(row) => row.api,
+            Kind::Own(_) => Api::Other,
+        }
     }
 
-    pub(crate) fn replies(self) -> Replies {
-        self.0.replies
+    pub(crate) fn replies(&self) -> Replies {
+        match &self.0 {
+            Kind::Known(row) => row.replies,
+            Kind::Own(_) => Replies::Any,
+        }
     }
 
-    /// The `Content-Type` of a request with these headers, where its body is to be read as a form.
-    pub(crate) fn form_of(self, headers: &HeaderMap) -> Option<&[u8]> {
-        let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let given = given.unwrap_or_default();
-        let json = b"application/json";
-        let is_json = given
-            .get(..json.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(json));
-        (self.0.asks == Asks::Form && !is_json).then_some(given)
+    /// How the body of a request with these headers is read.
+    pub(crate) fn takes<'a>(&self, headers: &'a HeaderMap) -> Takes<'a> {
+        let content_type = || {
+            let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+            given.unwrap_or_default()
+        };
+        match &self.0 {
+            Kind::Known(row) if row.asks == Asks::Form && !is_json(content_type()) => {
+                Takes::Form(content_type())
+            }
+            Kind::Known(_) => Takes::Json,
+            Kind::Own(own) => match own.goes {
+                Goes::Json => Takes::Json,
+                Goes::Form => Takes::Form(content_type()),
+                Goes::Upstream(_) | Goes::Path => Takes::Anything,
+            },
+        }
+    }
+
+    /// Whether a request may be sent to an upstream that may have got it before.
+    pub(crate) fn may_repeat(&self, method: &Method) -> bool {
+        match &self.0 {
+            Kind::Known(_) => true,
+            Kind::Own(own) => own.may_repeat(method),
+        }
     }
 
     /// It asks for no reply of a model, but how many tokens its input has.
-    pub(crate) fn counts(self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.name() == "count_tokens"
+    }
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let json = b"application/json";
+    let start = content_type.get(..json.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(json))
+}
+
+/// Where a request goes.
+pub struct Target {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    pub(crate) method: Method,
+    /// Where clients find it, with the query that goes on, and with `{model}` in place of a model's name.
+    pub(crate) path: Box<str>,
+    /// The model that the path names.
+    pub(crate) model: Option<Box<str>>,
+}
+
+impl Target {
+    /// A request to an endpoint of the table. Of these only the Messages interface has a query: its SDKs ask for betas
+    /// with `?beta=true`.
+    pub(crate) fn known(endpoint: Endpoint, query: Option<&str>) -> Self {
+        let path = match query.filter(|_| endpoint.api() == Api::Messages) {
+            Some(query) => format!("{}?{query}", endpoint.path()).into(),
+            None => endpoint.path().into(),
+        };
+        Self {
+            endpoint,
+            method: Method::POST,
+            path,
+            model: None,
+        }
     }
 }
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.path())
+        f.write_str(self.name())
     }
 }
 

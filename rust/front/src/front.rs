@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use rustls::ServerConfig;
 use sluicegate_relay::{Engines, HeaderList, Reply, reply};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -22,18 +22,17 @@ use crate::callers::{Callers, Presented};
 use crate::carried;
 use crate::clock::Times;
 use crate::decisions::{About, Decisions, Event};
-use crate::endpoint::Endpoint;
+use crate::endpoint::Target;
 use crate::facts::Wanted;
+use crate::passthrough::Passthroughs;
 use crate::refusal::Refusal;
 use crate::report::{InFlight, Report};
 use crate::state::{FrontState, Listening};
 
 /// A request without a connection: from another server, or from the gateway itself.
 pub struct Submission {
-    /// Where it goes.
-    pub endpoint: Endpoint,
-    /// Of its URL, without the `?`.
-    pub query: Option<Box<str>>,
+    /// Where it goes: see [`Front::target`].
+    pub target: Target,
     /// Its headers.
     pub headers: HeaderList,
     /// Its body.
@@ -81,6 +80,23 @@ impl Front {
     /// What is found out of each request from now on, for policies. At first nothing.
     pub fn set_wanted(&self, wanted: Wanted) {
         self.state.set_wanted(wanted);
+    }
+
+    /// The operator's own paths from now on. At first there are none.
+    pub fn set_passthroughs(&self, passthroughs: Passthroughs) {
+        self.state.set_passthroughs(passthroughs);
+    }
+
+    /// Where a request for `path`, with this query, goes; None: to no upstream.
+    #[must_use]
+    pub fn target(&self, method: &Method, path: &str, query: Option<&str>) -> Option<Target> {
+        self.state.target(method, path, query)
+    }
+
+    /// The methods that the operator's own paths have at `path`, each with the endpoint's name.
+    #[must_use]
+    pub fn passthrough_methods(&self, path: &str) -> Vec<(Method, Box<str>)> {
+        self.state.settings().passthroughs.methods(path)
     }
 
     /// Accept at `address`, each thread on a socket of its own (SO_REUSEPORT), among which the system spreads
@@ -138,7 +154,7 @@ impl Front {
         let about = About {
             ticket,
             tag: submission.tag,
-            endpoint: Some(submission.endpoint),
+            endpoint: Some(submission.target.endpoint.clone()),
             request_id: request_id.clone(),
             key: presented.digest,
         };
@@ -152,12 +168,11 @@ impl Front {
                 if overloaded {
                     return Arranged::Refused(arrival::refuse(report, Refusal::Overloaded));
                 }
-                let (endpoint, body) = (submission.endpoint, submission.body);
-                let path = endpoint.asked_path(submission.query.as_deref());
+                let (target, body) = (submission.target, submission.body);
                 let size = body.len();
                 let headers = header_map(submission.headers);
                 let wanted = &state.settings().wanted;
-                let parsed = asked::parse(endpoint, &headers, body, wanted).await;
+                let parsed = asked::parse(&target, &headers, body, wanted).await;
                 let (request, facts) = match parsed {
                     Ok(parsed) => parsed,
                     Err(refusal) => {
@@ -165,8 +180,7 @@ impl Front {
                     }
                 };
                 let arrival = Arrival {
-                    endpoint,
-                    path,
+                    target,
                     headers,
                     size,
                     request,

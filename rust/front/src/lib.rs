@@ -7,7 +7,7 @@
 //! | [`front`](Front) | the threads, the listeners, and requests that another ASGI server has read |
 //! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
 //! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
-//! | `service` | which way a request goes |
+//! | `service`, `endpoint`, `passthrough` | which way a request goes |
 //! | `reading`, `room`, `asked`, `facts`, `arrival`, `report` | forwarding: read, decide, send, report |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
 //! | `application` | everything else: the Unix socket of the Python application |
@@ -35,6 +35,7 @@ mod front;
 pub mod head;
 mod notice;
 mod paced;
+mod passthrough;
 mod reading;
 mod ready;
 mod refusal;
@@ -50,9 +51,10 @@ mod upload;
 pub use asked::AskedRequest;
 pub use bounds::{Bounds, Limits, Pace};
 pub use callers::{Callers, Digest, InForms, Presented, digest_of};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Target};
 pub use facts::{Facts, Wanted};
 pub use front::{Front, Submission, Submitted};
+pub use passthrough::{Goes, Passthrough, Passthroughs, Pattern};
 pub use ready::{Readiness, Ready};
 pub use tls::{TlsError, TlsFiles, server_config};
 pub use upload::Uploaded;

@@ -11,7 +11,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
 use sluicegate_core::error::Error;
@@ -26,7 +26,7 @@ use crate::callers::Presented;
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Takes, Target};
 use crate::facts::Facts;
 use crate::head;
 use crate::reading::{discard, read_body};
@@ -99,7 +99,7 @@ impl Asking {
     /// How its errors are written.
     fn form(&self) -> Form {
         let endpoint = Endpoint::at(self.parts.uri.path());
-        endpoint.map_or_else(|| Form::of_client(&self.parts.headers), Endpoint::form)
+        endpoint.map_or_else(|| Form::of_client(&self.parts.headers), |at| at.form())
     }
 
     fn error(&self, refusal: Refusal) -> ErrorReply {
@@ -113,7 +113,7 @@ enum Place {
     Refused(Refusal),
     /// To an upstream.
     Forwarded {
-        endpoint: Endpoint,
+        target: Target,
         key: Presented,
         /// There is no room for it.
         overloaded: bool,
@@ -134,22 +134,21 @@ impl Serving {
         };
         let place = match head::check(&asking.parts, &self.listening.bounds) {
             Err(refusal) => Place::Refused(refusal),
-            Ok(()) if asking.parts.method == Method::POST => self.place(&asking),
-            Ok(()) => Place::Application,
+            Ok(()) => self.place(&asking),
         };
         (asking, place, body)
     }
 
     fn place(&self, asking: &Asking) -> Place {
-        let Some(endpoint) = Endpoint::at(asking.parts.uri.path()) else {
+        let (state, parts) = (&self.state, &asking.parts);
+        let Some(target) = state.target(&parts.method, parts.uri.path(), parts.uri.query()) else {
             return Place::Application;
         };
-        let state = &self.state;
         let key = Presented::in_headers(&asking.parts.headers);
         let about = Arc::new(About {
             ticket: state.decisions.next_ticket(),
             tag: None,
-            endpoint: Some(endpoint),
+            endpoint: Some(target.endpoint.clone()),
             request_id: asking.request_id.clone(),
             key: key.digest,
         });
@@ -157,7 +156,7 @@ impl Serving {
         let overloaded = entered.is_none();
         let decisions = Arc::clone(&state.decisions);
         Place::Forwarded {
-            endpoint,
+            target,
             key,
             overloaded,
             report: Report::new(about, asking.started, decisions, entered),
@@ -175,7 +174,7 @@ impl Serving {
                 self.pass(asking, body).await
             }
             Place::Forwarded {
-                endpoint,
+                target,
                 key,
                 overloaded,
                 report,
@@ -184,7 +183,7 @@ impl Serving {
                     let reply = arrival::refuse(report, Refusal::Overloaded);
                     return self.unread(asking, reply, body);
                 }
-                self.forward(asking, endpoint, key, report, body).await
+                self.forward(asking, target, key, report, body).await
             }
         }
     }
@@ -192,21 +191,22 @@ impl Serving {
     async fn forward(
         &self,
         asking: Asking,
-        endpoint: Endpoint,
+        target: Target,
         key: Presented,
         report: Report,
         mut body: Incoming,
     ) -> Response<ReplyBody> {
         let limits = &self.state.limits;
         let settings = self.state.settings();
-        let (form, id) = (endpoint.form(), &asking.request_id);
+        let (form, id) = (target.endpoint.form(), &asking.request_id);
         if let Some(reply) = settings.callers.refuse(key, form, id) {
             report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
             return self.unread(asking, reply, body);
         }
         let pace = self.listening.bounds.body_pace;
         let share = Share::new(&self.state.body_room);
-        if let Some(content_type) = endpoint.form_of(&asking.parts.headers) {
+        let takes = target.endpoint.takes(&asking.parts.headers);
+        if !matches!(takes, Takes::Json) {
             let taking = Taking {
                 limit: limits.max_body,
                 hold: limits.hold_upload,
@@ -215,7 +215,11 @@ impl Serving {
                 request_id: id,
                 engine: &self.engine,
             };
-            let uploaded = match taking.form(content_type, body).await {
+            let taken = match takes {
+                Takes::Form(content_type) => taking.form(content_type, body).await,
+                _ => taking.anything(target.model.clone(), body).await,
+            };
+            let uploaded = match taken {
                 Ok(uploaded) => uploaded,
                 Err((refusal, body)) => return self.refuse(asking, report, refusal, body),
             };
@@ -223,7 +227,7 @@ impl Serving {
             let size = uploaded.upload.size();
             let request = Ok(AskedRequest::Upload(uploaded));
             return self
-                .arrange(asking, endpoint, size, request, facts, report)
+                .arrange(asking, target, size, request, facts, report)
                 .await;
         }
         let declared = body.size_hint().exact();
@@ -234,7 +238,7 @@ impl Serving {
             Err(refusal) => return self.refuse(asking, report, refusal, body),
         };
         let headers = &asking.parts.headers;
-        let parsed = asked::parse(endpoint, headers, text.clone(), &settings.wanted).await;
+        let parsed = asked::parse(&target, headers, text.clone(), &settings.wanted).await;
         let (request, facts) = match parsed {
             Ok(parsed) => parsed,
             Err(refusal) => return whole(arrival::refuse(report, refusal), asking),
@@ -245,7 +249,7 @@ impl Serving {
         }
         let size = text.len();
         drop(text);
-        self.arrange(asking, endpoint, size, request, facts, report)
+        self.arrange(asking, target, size, request, facts, report)
             .await
     }
 
@@ -253,15 +257,14 @@ impl Serving {
     async fn arrange(
         &self,
         mut asking: Asking,
-        endpoint: Endpoint,
+        target: Target,
         size: usize,
         request: Result<AskedRequest, Error>,
         facts: Facts,
         report: Report,
     ) -> Response<ReplyBody> {
         let arrival = Arrival {
-            endpoint,
-            path: endpoint.asked_path(asking.parts.uri.query()),
+            target,
             headers: std::mem::take(&mut asking.parts.headers),
             size,
             request,

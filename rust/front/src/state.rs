@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use http::Method;
 use rustls::ServerConfig;
 use sluicegate_relay::Signal;
 use tokio::sync::Semaphore;
@@ -12,7 +13,9 @@ use crate::bounds::{Bounds, Limits};
 use crate::callers::Callers;
 use crate::clock::Times;
 use crate::decisions::Decisions;
+use crate::endpoint::{Endpoint, Target};
 use crate::facts::Wanted;
+use crate::passthrough::Passthroughs;
 use crate::report::InFlight;
 use crate::room::BodyRoom;
 
@@ -29,10 +32,12 @@ pub(crate) struct FrontState {
     settings: RwLock<Arc<Settings>>,
 }
 
-/// Settings that a reload replaces while requests come; together, since each request reads both.
+/// Settings that a reload replaces while requests come; together, since requests read several.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) callers: Arc<Callers>,
     pub(crate) wanted: Arc<Wanted>,
+    pub(crate) passthroughs: Arc<Passthroughs>,
 }
 
 impl FrontState {
@@ -48,6 +53,7 @@ impl FrontState {
             settings: RwLock::new(Arc::new(Settings {
                 callers: Arc::new(Callers::nobody()),
                 wanted: Arc::default(),
+                passthroughs: Arc::default(),
             })),
         }
     }
@@ -57,26 +63,48 @@ impl FrontState {
         Arc::clone(&settings)
     }
 
+    /// Where a request for `path` goes; None: to no upstream.
+    pub(crate) fn target(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+    ) -> Option<Target> {
+        if method == Method::POST
+            && let Some(endpoint) = Endpoint::at(path)
+        {
+            return Some(Target::known(endpoint, query));
+        }
+        self.settings().passthroughs.find(method, path, query)
+    }
+
     pub(crate) fn set_callers(&self, callers: Callers) {
-        let mut settings = self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *settings = Arc::new(Settings {
+        self.replace(|settings| Settings {
             callers: Arc::new(callers),
-            wanted: Arc::clone(&settings.wanted),
+            ..settings
         });
     }
 
     pub(crate) fn set_wanted(&self, wanted: Wanted) {
+        self.replace(|settings| Settings {
+            wanted: Arc::new(wanted),
+            ..settings
+        });
+    }
+
+    pub(crate) fn set_passthroughs(&self, passthroughs: Passthroughs) {
+        self.replace(|settings| Settings {
+            passthroughs: Arc::new(passthroughs),
+            ..settings
+        });
+    }
+
+    fn replace(&self, change: impl FnOnce(Settings) -> Settings) {
         let mut settings = self
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *settings = Arc::new(Settings {
-            callers: Arc::clone(&settings.callers),
-            wanted: Arc::new(wanted),
-        });
+        *settings = Arc::new(change(Settings::clone(&settings)));
     }
 }
 

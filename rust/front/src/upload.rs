@@ -1,4 +1,4 @@
-//! Bodies that are sent on as they come: forms.
+//! Bodies that are sent on as they come: forms, and whatever else goes to a path of an operator's own.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -17,17 +17,33 @@ use crate::room::Share;
 /// A request of which the first part was read.
 #[derive(Debug, Clone)]
 pub struct Uploaded {
-    /// What the form said by then.
+    /// What the form said by then; of anything else which model the path names.
     pub form: Form,
     /// Its body.
     pub upload: Upload,
+}
+
+/// A body of any form that is there whole, for the model that its path names.
+pub(crate) fn anything(model: Option<Box<str>>, body: Bytes) -> Uploaded {
+    Uploaded {
+        form: named(model),
+        upload: Upload::new(body, None, None, None),
+    }
+}
+
+/// What is known of a body that is no form.
+fn named(model: Option<Box<str>>) -> Form {
+    Form {
+        model,
+        ..Form::default()
+    }
 }
 
 /// A form that is there whole.
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn whole(content_type: &[u8], body: Bytes) -> Result<Uploaded, FormFault> {
+pub(crate) fn form(content_type: &[u8], body: Bytes) -> Result<Uploaded, FormFault> {
     let mut scanner = FormScanner::new(content_type)?;
     scanner.feed(&body)?;
     let form = scanner.finish()?.clone();
@@ -54,14 +70,32 @@ impl Taking<'_> {
     /// The form in `body`: read until its model is known and so much is held, or all of it. What is read takes its
     /// share of the room, because a client may write its file first.
     pub(crate) async fn form(
-        mut self,
+        self,
         content_type: &[u8],
         body: Incoming,
     ) -> Result<Uploaded, (Refusal, Incoming)> {
-        let mut scanner = match FormScanner::new(content_type) {
-            Ok(scanner) => scanner,
-            Err(fault) => return Err((Refusal::Form(fault), body)),
-        };
+        match FormScanner::new(content_type) {
+            Ok(scanner) => self.read(Some(scanner), body).await,
+            Err(fault) => Err((Refusal::Form(fault), body)),
+        }
+    }
+
+    /// Whatever is in `body`, for the model that its path names: so much is held of it.
+    pub(crate) async fn anything(
+        self,
+        model: Option<Box<str>>,
+        body: Incoming,
+    ) -> Result<Uploaded, (Refusal, Incoming)> {
+        let mut uploaded = self.read(None, body).await?;
+        uploaded.form = named(model);
+        Ok(uploaded)
+    }
+
+    async fn read(
+        mut self,
+        mut scanner: Option<FormScanner>,
+        body: Incoming,
+    ) -> Result<Uploaded, (Refusal, Incoming)> {
         let declared = body.size_hint().exact();
         if declared.is_some_and(|declared| declared > self.limit as u64) {
             return Err((Refusal::TooLarge(self.limit), body));
@@ -69,14 +103,18 @@ impl Taking<'_> {
         let mut paced = Paced::new(body, self.pace, 0, Duration::ZERO);
         let mut held = BytesMut::new();
         let mut ended = false;
-        while !(ended || scanner.form().model.is_some() && held.len() >= self.hold) {
+        let is_known = |scanner: &Option<FormScanner>| {
+            let form = scanner.as_ref().map(FormScanner::form);
+            form.is_none_or(|form| form.model.is_some())
+        };
+        while !(ended || is_known(&scanner) && held.len() >= self.hold) {
             let data = std::future::poll_fn(|cx| paced.poll_data(cx)).await;
             let taken = match data {
                 None => {
                     ended = true;
                     continue;
                 }
-                Some(Ok(data)) => self.take(&mut scanner, &mut held, &data),
+                Some(Ok(data)) => self.take(scanner.as_mut(), &mut held, &data),
                 Some(Err(refusal)) => Err(refusal),
             };
             if let Err(refusal) = taken {
@@ -84,10 +122,14 @@ impl Taking<'_> {
             }
             ended = declared == Some(held.len() as u64);
         }
-        if ended && let Err(fault) = scanner.finish() {
+        if ended
+            && let Some(scanner) = &mut scanner
+            && let Err(fault) = scanner.finish()
+        {
             return Err((Refusal::Form(fault), paced.body));
         }
-        let form = scanner.form().clone();
+        let form = scanner.as_ref().map(|scanner| scanner.form().clone());
+        let form = form.unwrap_or_default();
         let model = form.model.is_some().then(|| form.model_at.clone());
         let rest: Option<Box<dyn Source>> = if ended {
             None
@@ -109,7 +151,7 @@ impl Taking<'_> {
 
     fn take(
         &mut self,
-        scanner: &mut FormScanner,
+        scanner: Option<&mut FormScanner>,
         held: &mut BytesMut,
         data: &Bytes,
     ) -> Result<(), Refusal> {
@@ -120,17 +162,20 @@ impl Taking<'_> {
         if !self.share.grow_to(size) {
             return Err(Refusal::Overloaded);
         }
-        scanner.feed(data).map_err(Refusal::Form)?;
+        if let Some(scanner) = scanner {
+            scanner.feed(data).map_err(Refusal::Form)?;
+        }
         held.extend_from_slice(data);
         Ok(())
     }
 }
 
-/// What follows the part of a form that was read first.
+/// What follows the part of a body that was read first.
 struct Rest {
     /// None once it has ended, well or not.
     paced: Option<Paced>,
-    scanner: FormScanner,
+    /// Of a form.
+    scanner: Option<FormScanner>,
     limit: usize,
     request_id: Box<str>,
     engine: Engine,
@@ -139,7 +184,9 @@ struct Rest {
 impl Rest {
     fn next(&mut self, data: Option<Result<Bytes, Refusal>>) -> Result<Option<Bytes>, Refusal> {
         let Some(data) = data.transpose()? else {
-            self.scanner.finish().map_err(Refusal::Form)?;
+            if let Some(scanner) = &mut self.scanner {
+                scanner.finish().map_err(Refusal::Form)?;
+            }
             return Ok(None);
         };
         if self
@@ -149,7 +196,9 @@ impl Rest {
         {
             return Err(Refusal::TooLarge(self.limit));
         }
-        self.scanner.feed(&data).map_err(Refusal::Form)?;
+        if let Some(scanner) = &mut self.scanner {
+            scanner.feed(&data).map_err(Refusal::Form)?;
+        }
         Ok(Some(data))
     }
 }

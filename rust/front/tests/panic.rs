@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -22,7 +22,7 @@ use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_core::protocols::Serves;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_front::decisions::{Decision, Decisions, Ended, Event, Forward};
-use sluicegate_front::{Endpoint, Front, Submission};
+use sluicegate_front::{Front, Submission};
 use sluicegate_relay::{Attempt, FaultKind, Pricing, Reply, Route, Upstream, UpstreamSettings};
 
 mod support;
@@ -243,8 +243,10 @@ fn so_does_one_while_a_request_is_read() {
     let stand = stand();
     let mut submitted = stand.front.submit(Submission {
         // Read as something else, its text goes where it is refused.
-        endpoint: Endpoint::at("/v1/responses").unwrap(),
-        query: None,
+        target: stand
+            .front
+            .target(&Method::POST, "/v1/responses", None)
+            .unwrap(),
         headers: Vec::new(),
         body: Bytes::from_owner(Broken(UNREADABLE)),
         request_id: BROKEN.into(),
@@ -311,8 +313,10 @@ async fn read_frames(reply: &mut Response<Incoming>, count: usize) {
 fn a_panic_aborts_a_reply_without_a_connection() {
     let stand = stand();
     let mut submitted = stand.front.submit(Submission {
-        endpoint: Endpoint::at("/v1/responses").unwrap(),
-        query: None,
+        target: stand
+            .front
+            .target(&Method::POST, "/v1/responses", None)
+            .unwrap(),
         headers: Vec::new(),
         body: Bytes::from_static(ASKED.as_bytes()),
         request_id: BROKEN.into(),

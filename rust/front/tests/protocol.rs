@@ -14,10 +14,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::Method;
 use proptest::prelude::*;
 use sluicegate_core::pricing::{self, CostStyle};
 use sluicegate_front::decisions::{Arrived, Decision, Decisions, Event, Failed, Forward};
-use sluicegate_front::{Endpoint, Front, Limits, Submission, Submitted};
+use sluicegate_front::{Front, Limits, Submission, Submitted};
 use sluicegate_relay::{
     Attempt, Copies, DrainLimits, ErrorReply, Next, Outcome, Pricing, Route, Taken, Upstream,
     UpstreamSettings,
@@ -454,8 +455,9 @@ fn play(
     // As it is where other servers submit: on a thread without a runtime.
     let submitted = scripts.iter().enumerate().map(|(tag, script)| {
         front.submit(Submission {
-            endpoint: Endpoint::at("/v1/chat/completions").unwrap(),
-            query: None,
+            target: front
+                .target(&Method::POST, "/v1/chat/completions", None)
+                .unwrap(),
             headers: Vec::new(),
             body: Bytes::from_static(script.body.as_bytes()),
             request_id: format!("req-{tag}").into(),

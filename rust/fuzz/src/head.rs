@@ -92,7 +92,7 @@ fn path(path: &str) {
 fn body(body: &[u8]) {
     for endpoint in Endpoint::all() {
         let text = Bytes::copy_from_slice(body);
-        let Ok(asked) = AskedRequest::parse(endpoint, text, &Limits::default()) else {
+        let Ok(asked) = AskedRequest::parse(&endpoint, text, &Limits::default()) else {
             continue;
         };
         let value: serde_json::Value = match serde_json::from_slice(body) {

@@ -86,17 +86,20 @@ impl Addresses {
         }
         let (path, asked) = path.split_once('?').unwrap_or((path, ""));
         let own = self.path(path, streams);
-        let names_model = own.is_some_and(|path| path.contains(MODEL));
+        let there = own.unwrap_or(path);
+        let names_model = there.contains(MODEL);
         // Servers take such segments for steps to other paths.
         if names_model && matches!(model, "" | "." | "..") {
             return None;
         }
+        let named = names_model.then(|| {
+            let model = utf8_percent_encode(model, SEGMENT).to_string();
+            there.replace(MODEL, &model)
+        });
+        let there = named.as_deref().unwrap_or(there);
         let mut uri = match own {
-            Some(own) => {
-                let model = utf8_percent_encode(model, SEGMENT).to_string();
-                format!("{}{}", self.base, own.replace(MODEL, &model))
-            }
-            None => place(&self.base, path),
+            Some(_) => format!("{}{there}", self.base),
+            None => place(&self.base, there),
         };
         let queries = [&*self.paths.query, asked];
         let mut mark = '?';
@@ -214,6 +217,28 @@ mod tests {
         assert_eq!(
             asked(&addresses, "/v1/messages?beta=true", "m", true),
             "https://r.example/messages?api-version=2024-10-21&beta=true"
+        );
+    }
+
+    #[test]
+    fn a_clients_path_may_name_the_model_too() {
+        let addresses = Addresses::new("http://h/v1", Paths::default()).unwrap();
+        let path = "/v1/engines/{model}/embeddings?a={model}";
+        let address = addresses.of(path, "org/name", false).unwrap();
+        assert_eq!(
+            address.uri,
+            "http://h/v1/engines/org%2Fname/embeddings?a={model}"
+        );
+        assert!(address.names_model);
+        assert!(addresses.of(path, "..", false).is_none());
+        let elsewhere = Paths {
+            paths: pairs(&[("/v1/engines/{model}/embeddings", "/embed/{model}")]),
+            ..Paths::default()
+        };
+        let addresses = Addresses::new("http://h/v1", elsewhere).unwrap();
+        assert_eq!(
+            asked(&addresses, path, "a", false),
+            "http://h/v1/embed/a?a={model}"
         );
     }
 

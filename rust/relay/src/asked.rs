@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use sluicegate_core::api::Api;
 use sluicegate_core::input::{Names, Written};
 use sluicegate_core::json::scan::MAX_DEPTH;
@@ -45,9 +45,12 @@ pub(crate) struct Forms {
 pub(crate) struct Given {
     pub(crate) body: AskedBody,
     pub(crate) forms: Forms,
+    pub(crate) method: Method,
     /// Where clients find the endpoint.
     pub(crate) path: Box<str>,
     pub(crate) headers: HeaderMap,
+    /// An upstream must not get it twice.
+    pub(crate) once: bool,
 }
 
 /// One request as one upstream is to have it.

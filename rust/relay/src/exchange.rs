@@ -48,10 +48,16 @@ pub struct Asked {
     pub body: AskedBody,
     /// The same request, where it is one for a response.
     pub responses: Option<ResponsesAsked>,
-    /// Where clients find the endpoint, with the query that goes on.
+    /// The client's method.
+    pub method: Method,
+    /// Where clients find the endpoint, with the query that goes on. `{model}` stands for the upstream's name of the
+    /// model.
     pub path: Box<str>,
     /// The client's headers.
     pub headers: HeaderMap,
+    /// An upstream must not get it twice: what it does there is not known, and its method does not say that doing it
+    /// again changes nothing (RFC 9110, section 9.2.2).
+    pub once: bool,
 }
 
 /// A client's body.
@@ -156,8 +162,10 @@ impl Exchange {
             given: Some(Box::new(Given {
                 body: self.asked.body,
                 forms: Forms::new(self.asked.responses),
+                method: self.asked.method,
                 path: self.asked.path,
                 headers: self.asked.headers,
+                once: self.asked.once,
             })),
             request_id: self.request_id,
             limits: self.limits,
@@ -377,7 +385,9 @@ impl Session {
             last_token: None,
             streaming: streams,
         };
-        let mut fresh = false;
+        // A connection that was idle may prove dead once the request was written: whether the upstream has got it is
+        // not known then.
+        let mut fresh = given.once;
         let response = loop {
             let making = Instant::now();
             let Some(given) = &self.given else {
@@ -397,10 +407,13 @@ impl Session {
             progress.started += making.elapsed();
             progress.first = *self.first.get_or_insert(progress.started);
             let mut http = HttpRequest::new(body);
-            *http.method_mut() = Method::POST;
+            *http.method_mut() = given.method.clone();
             *http.uri_mut() = address.uri.clone();
-            *http.headers_mut() =
-                headers::up(&given.headers, &upstream, form.api, &self.request_id);
+            let up = headers::up(&given.headers, &upstream, form.api, &self.request_id);
+            *http.headers_mut() = up;
+            if let AskedBody::Json(_) = given.body {
+                headers::name_json(http.headers_mut());
+            }
             let response = match self.send(http, fresh, &upstream, &mut progress).await {
                 Sent::Left => return Tried::Left,
                 Sent::Failed(error) => {

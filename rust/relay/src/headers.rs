@@ -224,9 +224,6 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
     if api == Api::Messages {
         headers.entry(ANTHROPIC_VERSION).or_insert(VERSION);
     }
-    headers
-        .entry(header::CONTENT_TYPE)
-        .or_insert(HeaderValue::from_static("application/json"));
     headers.insert(
         header::ACCEPT_ENCODING,
         HeaderValue::from_static("identity"),
@@ -240,6 +237,13 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
         headers.insert(TRACE_PARENT, parent);
     }
     headers
+}
+
+/// Says that the body is JSON, where the client has not said what it is.
+pub(crate) fn name_json(headers: &mut HeaderMap) {
+    headers
+        .entry(header::CONTENT_TYPE)
+        .or_insert(HeaderValue::from_static("application/json"));
 }
 
 /// The headers of a reply of `upstream` that are the business of a client of `api`, and its content type. What the

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use sluicegate_core::protocols::Reading;
 
 use crate::headers::essence;
 
@@ -15,13 +16,21 @@ pub enum Replies {
     Audio,
     /// Or plain text (SubRip, WebVTT), which may be empty.
     Text,
-    /// Or anything, nothing included.
+    /// Or anything, nothing included: no protocol is known that it could break.
     Any,
 }
 
 impl Replies {
-    /// Whether a reply with these headers is bytes. One that says nothing of itself is read, where it may be JSON.
-    pub(crate) fn are_bytes(self, headers: &HeaderMap) -> bool {
+    /// How much of a reply with these headers is read. One that says nothing of itself is, where it may be JSON.
+    pub(crate) fn reading(self, headers: &HeaderMap) -> Reading {
+        match self {
+            _ if self.are_bytes(headers) => Reading::Nothing,
+            Replies::Any => Reading::Usage,
+            _ => Reading::Whole,
+        }
+    }
+
+    fn are_bytes(self, headers: &HeaderMap) -> bool {
         let given = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
         let kind = given.map(essence).unwrap_or_default().to_ascii_lowercase();
         let is_read =

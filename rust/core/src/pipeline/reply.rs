@@ -11,7 +11,7 @@ use crate::json::splice::Splice;
 use crate::json::string;
 use crate::mode::Foreign;
 use crate::output::Failure;
-use crate::protocols;
+use crate::protocols::{self, Reading};
 use crate::record;
 use crate::usage::{Count, Tally};
 
@@ -33,6 +33,8 @@ pub(super) enum Verdict {
 pub(super) struct Reply {
     /// Watches its payloads.
     watch: &'static dyn Watch,
+    /// An error in it is none of ours.
+    passes_errors: bool,
     /// Open containers that a payload may have.
     pub(super) max_depth: usize,
     /// The client must not see payloads that are there for the usage alone.
@@ -81,6 +83,7 @@ impl Reply {
         let dialect = plan.upstream.dialect.or_else(|| watch.dialect());
         Reply {
             watch,
+            passes_errors: plan.upstream.reading == Reading::Usage,
             max_depth: plan.limits.max_depth,
             hides_usage: false,
             facts: Facts::default(),
@@ -151,6 +154,9 @@ impl Reply {
     }
 
     pub(super) fn note_error(&mut self, error: StreamError) {
+        if self.passes_errors {
+            return;
+        }
         self.facts.terminal = true;
         self.facts.error.get_or_insert_with(|| error.recorded());
         self.error.get_or_insert(error);

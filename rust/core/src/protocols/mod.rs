@@ -25,6 +25,7 @@ use crate::api::Api;
 use crate::harmony::HarmonyChunks;
 use crate::input::Names;
 use crate::limits::Limits;
+use crate::mode::Mode;
 use crate::output::named::Named;
 use crate::output::{Ending, Failure, Reader, Writer};
 use crate::protocol::{Follow, Protocol};
@@ -260,6 +261,19 @@ impl ClientSide {
     }
 }
 
+/// How much of an upstream's reply is read on its way to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// All that its protocol says: that it is a reply at all, how it ends, and the errors inside it.
+    #[default]
+    Whole,
+    /// The usage alone. Nothing is known of its protocol: it is an event stream or JSON as its `Content-Type` says, one
+    /// that ended in order is whole, and an error inside it is its client's business.
+    Usage,
+    /// Nothing: it is neither JSON nor an event stream, and such a reply is what was asked for.
+    Nothing,
+}
+
 /// What the upstream sends.
 #[derive(Clone, Debug)]
 pub struct UpstreamSide {
@@ -267,9 +281,8 @@ pub struct UpstreamSide {
     pub api: Api,
     /// Its `Content-Type` is `text/event-stream`: the reply is one unless it is JSON.
     pub declared_stream: bool,
-    /// Its `Content-Type` says that it is neither JSON nor an event stream, and such a reply is what was asked for: it
-    /// is forwarded unread.
-    pub bytes: bool,
+    /// How much of its reply is read on the way.
+    pub reading: Reading,
     /// Its way of reporting usage; `None`: recognised from the usage object itself.
     pub dialect: Option<Dialect>,
     /// The content of its chat, or the text of its completions, is what a gpt-oss model wrote, tokens of the Harmony
@@ -287,10 +300,18 @@ impl UpstreamSide {
         UpstreamSide {
             api,
             declared_stream: false,
-            bytes: false,
+            reading: Reading::Whole,
             dialect: None,
             harmony: false,
             repair: false,
+        }
+    }
+
+    /// What its `Content-Type` says that its reply is, where that is an event stream or JSON.
+    pub(crate) fn declared_mode(&self) -> Mode {
+        match self.declared_stream {
+            true => Mode::Sse,
+            false => Mode::Json,
         }
     }
 

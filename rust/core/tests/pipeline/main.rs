@@ -13,7 +13,7 @@ use sluicegate_core::error::{Error, ErrorKind};
 use sluicegate_core::limits::Limits;
 use sluicegate_core::mode::Mode;
 use sluicegate_core::pipeline::{Facts, Pipeline, Pricer, ReplyPlan, Unpriced};
-use sluicegate_core::protocols::{ClientProtocol, ClientSide, UpstreamSide, UsageChunk};
+use sluicegate_core::protocols::{ClientProtocol, ClientSide, Reading, UpstreamSide, UsageChunk};
 use sluicegate_core::usage::Usage;
 
 mod changes;

@@ -4,7 +4,7 @@ use super::*;
 
 fn bytes() -> ReplyPlan {
     let mut plan = ReplyPlan::new(Api::Other, false);
-    plan.upstream.bytes = true;
+    plan.upstream.reading = Reading::Nothing;
     plan
 }
 
@@ -93,4 +93,43 @@ fn chunks_of_a_transcription_are_chunks() {
     assert_eq!(out, format!("{HI}{STOP}{USAGE}{DONE}"));
     assert!(facts.done && !facts.truncated);
     assert_eq!(facts.usage.unwrap().output_tokens, Some(1));
+}
+
+fn free(kind: &str) -> ReplyPlan {
+    let mut plan = ReplyPlan::new(Api::Other, false);
+    plan.upstream.reading = Reading::Usage;
+    plan.upstream.declared_stream = kind == "events";
+    plan
+}
+
+#[test]
+fn of_a_reply_of_no_known_protocol_the_usage_alone_is_read() {
+    for (kind, body) in [
+        (
+            "json",
+            "{\"error\":{\"message\":\"of a job\"},\"id\":\"job-1\"}",
+        ),
+        ("json", "\"text\""),
+        ("json", " [1, 2"),
+        ("json", "<html>"),
+        ("json", "{\"a\":1}{\"a\":2}\n"),
+        (
+            "events",
+            "event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\ndata: 1\n\n",
+        ),
+        ("events", "event: x\r\ndata: y\r\n\r\n: c\n\n"),
+        ("events", "{\"no\":\"event\"}\n\n"),
+    ] {
+        let (out, facts) = pass(&free(kind), &mut Flat, body);
+        assert_eq!(out, body);
+        assert_eq!(facts.reply_is_stream, Some(kind == "events"), "{body}");
+        assert!(!facts.truncated && facts.output_started, "{body}");
+        assert_eq!((facts.usage, facts.error), (None, None), "{body}");
+    }
+    let usage = "\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1";
+    for (kind, begin, end) in [("json", "{", "}"), ("events", "data: {", "}\n\n")] {
+        let (out, facts) = pass(&free(kind), &mut Flat, &format!("{begin}{usage}}}{end}"));
+        assert!(out.starts_with(&format!("{begin}{usage},")), "{out}");
+        assert_eq!(facts.usage.unwrap().input_tokens, Some(2));
+    }
 }

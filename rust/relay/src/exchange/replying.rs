@@ -135,7 +135,7 @@ impl Session {
         let upstream = UpstreamSide {
             api: form.api,
             declared_stream: headers::declare_event_stream(reply),
-            bytes: self.replies.are_bytes(reply),
+            reading: self.replies.reading(reply),
             dialect: route.upstream.dialect,
             harmony: route.upstream.harmony && form.api == Api::Chat,
             repair: form.is_repaired_by(&route.upstream),

@@ -75,7 +75,6 @@ fn only_what_is_named_goes_up() {
     let expected = [
         "accept",
         "accept-encoding",
-        "content-type",
         "idempotency-key",
         "traceparent",
         "x-b3-sampled",
@@ -105,15 +104,19 @@ fn an_account_is_chosen_by_whoevers_key_it_is() {
     assert_eq!(headers["openai-project"], "p");
     for (client, forwards) in [(&[account[0], key][..], false), (&account, true)] {
         let headers = up(&map(client), &upstream(forwards), Api::Chat, "r");
-        let made = [
-            "accept-encoding",
-            "content-type",
-            "traceparent",
-            "x-org",
-            "x-request-id",
-        ];
+        let made = ["accept-encoding", "traceparent", "x-org", "x-request-id"];
         assert_eq!(names(&headers), made);
     }
+}
+
+#[test]
+fn json_is_named_where_the_client_has_not_said_what_it_is() {
+    let mut headers = map(&[]);
+    name_json(&mut headers);
+    assert_eq!(headers["content-type"], "application/json");
+    let mut headers = map(&[("content-type", "application/x+json")]);
+    name_json(&mut headers);
+    assert_eq!(headers["content-type"], "application/x+json");
 }
 
 #[test]

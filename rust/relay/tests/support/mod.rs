@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use sluicegate_core::api::Api;
 use sluicegate_core::cost::Members;
@@ -469,8 +470,10 @@ impl Setup {
             return Asked {
                 body: AskedBody::Upload(upload.clone()),
                 responses: None,
+                method: Method::POST,
                 path: "/v1/audio/transcriptions".into(),
                 headers,
+                once: false,
             };
         }
         if self.api == Api::Responses {
@@ -481,15 +484,19 @@ impl Setup {
                     request,
                     response_id: "resp_1".into(),
                 }),
+                method: Method::POST,
                 path: "/v1/responses".into(),
                 headers,
+                once: false,
             };
         }
         Asked {
             body: AskedBody::Json(Request::parse(body, &limits).unwrap()),
             responses: None,
+            method: Method::POST,
             path: "/v1/chat/completions".into(),
             headers,
+            once: false,
         }
     }
 
