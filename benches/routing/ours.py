@@ -103,6 +103,7 @@ class Tries:
 
     def first_token(self) -> None:
         self._first_token = self._simulation.now - self._began
+        self._plan.first_output()
 
     def ended(self, failed: str | None) -> None:
         fault = None if failed is None else _fault(failed)

@@ -758,6 +758,7 @@ class Arrived:
         *,
         pricing: Pricing | None,
         last: bool,
+        trial: bool = False,
         after: float = 0.0,
         headers: _Headers = ...,
         request: ResponsesRequest | None = None,
@@ -766,7 +767,8 @@ class Arrived:
         entry: JournalEntry | None = None,
     ) -> bool:
         """Send it to `route`, `after` so many seconds. `last`: nothing could follow, so nothing is held back.
-        `headers` are the gateway's own on the reply, in place of the upstream's.
+        `trial`: `FirstOutput` comes with its first output. `headers` are the gateway's own on the reply, in
+        place of the upstream's.
 
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
@@ -791,12 +793,21 @@ class Failed:
         *,
         pricing: Pricing | None,
         last: bool,
+        trial: bool = False,
         after: float = 0.0,
         headers: _Headers = ...,
     ) -> bool:
         """Try `route` next; see `Arrived.forward`."""
     def reply(self, status: int, headers: _Headers, body: bytes) -> bool:
         """Answer with this. `x-request-id` and the length are added."""
+
+@final
+class FirstOutput:
+    """An attempt with `trial` has had its first output: text, reasoning, a tool call, or any bytes of a reply
+    that is none of these. At most once an attempt, and before what tells of its end.
+    """
+
+    ticket: Final[int]
 
 @final
 class PriceAsked:
@@ -855,7 +866,7 @@ class Died:
 
     message: Final[str]
 
-_Event = Arrived | Failed | PriceAsked | Ended | Died
+_Event = Arrived | Failed | FirstOutput | PriceAsked | Ended | Died
 
 @final
 class Decisions:

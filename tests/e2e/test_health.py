@@ -187,6 +187,7 @@ async def test_changes_are_logged_once(stand: Stand) -> None:
 # === with upstreams of their own ===
 
 STALLED = Script(faults=(Fault(action="stall", events=2),))
+SILENT = Script(faults=(Fault(action="stall", at="after_head"),))
 FAILS = Script(status=500)
 
 
@@ -216,22 +217,25 @@ async def test_while_one_request_finds_out_all_others_go_elsewhere(
         assert (await stream(process))["upstream"] == "second"
     await wait_state(process, "first/m", "half_open")
 
-    first.script = STALLED
+    first.script = SILENT
     before = len(first.requests)
-    async with process.client.stream("POST", CHAT, json=asked("m")) as trial:
-        # Its first token is here: it is the one that finds out. It ends where nobody holds its chunks.
-        chunks = trial.aiter_raw()
-        await anext(chunks)
-        lines = await asyncio.gather(*(stream(process) for _ in range(12)))
-        assert {(line["upstream"], line["attempts"]) for line in lines} == {("second", 1)}
-        assert len(first.requests) == before + 1
-        assert await state_of(process, "first/m") == "half_open"
+    trial = asyncio.create_task(process.client.post(CHAT, json=asked("m")))
+    await first.requests.wait(before + 1)
+    lines = await asyncio.gather(*(stream(process) for _ in range(12)))
+    assert {(line["upstream"], line["attempts"]) for line in lines} == {("second", 1)}
+    assert len(first.requests) == before + 1
+    assert await state_of(process, "first/m") == "half_open"
 
-    # Its client has left, which says nothing: another may find out.
+    # Its client leaves, which says nothing: another may find out.
+    trial.cancel()
     await process.wait_request(client_left=True)
-    first.script = Script()
-    assert (await stream(process))["upstream"] == "first"
-    assert await state_of(process, "first/m") == "usable"
+    first.script = STALLED
+    async with process.client.stream("POST", CHAT, json=asked("m")) as long:
+        # With its first output it is found out, however long the stream lasts.
+        await anext(long.aiter_raw())
+        await wait_state(process, "first/m", "usable")
+        first.script = Script()
+        assert (await stream(process))["upstream"] == "first"
     assert process.find(event="restored", deployment="first/m")
     assert (await stream(process))["upstream"] == "first"
 

@@ -89,10 +89,10 @@ class Arrived(Event):
         body = b'{"model":"%s","input":"x"%s}' % (model.encode(), previous)
         self.request: Any = ResponsesRequest(body) if endpoint == "responses" else Request(body)
 
-    def forward(self, route: Any, *, pricing: Any, last: bool, after: float = 0.0, **_: Any) -> bool:
+    def forward(self, route: Any, *, pricing: Any, last: bool, trial: bool, after: float, **_: Any) -> bool:
         taken = self._answered("forward")
         if taken:
-            self.exchange.begin(route, last)
+            self.exchange.begin(route, last, trial)
         return taken
 
 
@@ -102,11 +102,16 @@ class Failed(Event):
         self.fault = fault
         self.attempts = len(exchange.routes)
 
-    def attempt(self, route: Any, *, pricing: Any, last: bool, after: float = 0.0) -> bool:
+    def attempt(self, route: Any, *, pricing: Any, last: bool, trial: bool, after: float) -> bool:
         taken = self._answered("attempt")
         if taken:
-            self.exchange.begin(route, last)
+            self.exchange.begin(route, last, trial)
         return taken
+
+
+class FirstOutput:
+    def __init__(self, exchange: "Exchange") -> None:
+        self.ticket = exchange.ticket
 
 
 class PriceAsked(Event):
@@ -128,13 +133,16 @@ class Exchange:
         """It has ended: no answer is taken any more."""
         self.running = False
         """An attempt is under way."""
+        self.trial = False
+        """It is one whose first output is still to be told."""
         self.routes: list[str] = []
         self.last = False
         self.answered: int | None = None
 
-    def begin(self, route: Any, last: bool) -> None:
+    def begin(self, route: Any, last: bool, trial: bool) -> None:
         assert not self.last, "nothing could follow"
         self.last = last
+        self.trial = trial
         self.running = True
         self.routes.append(route.upstream.name)
 
@@ -209,6 +217,12 @@ class Protocol(RuleBasedStateMachine):
             event = Failed(exchange, fault)
             self.events.append(event)
             self.queue.append(event)
+
+    @rule(exchange=tickets)
+    def put_out(self, exchange: Exchange) -> None:
+        if exchange.running and exchange.trial and not exchange.over:
+            exchange.trial = False
+            self.queue.append(FirstOutput(exchange))
 
     @rule(exchange=tickets)
     def ask_for_a_price(self, exchange: Exchange) -> None:

@@ -158,6 +158,35 @@ def test_a_trial_that_lasts_does_not_keep_others_from_trying(stand: Stand) -> No
     assert stand.may()
 
 
+def test_a_trial_ends_with_its_first_output(stand: Stand) -> None:
+    stand.end(BAD, 5)
+    stand.end(LOST, 5, of=stand.two)
+    stand.now += 6.0
+    trial = stand.one.begin(stand.now)
+    stand.one.first_output(stand.now, trial)
+    assert stand.may()
+    assert stand.may(stand.two)
+    assert stand.one.weight(stand.now) == 0.1
+    assert [change[1] for change in stand.notes.changes[2:]] == [State.USABLE, State.USABLE]
+    # From here on it is an attempt like others: its end is one failure, and no ejection again.
+    stand.one.ended(BAD, stand.now)
+    assert stand.may()
+    stand.end(BAD, 4)
+    assert not stand.may()
+
+
+def test_first_output_that_comes_late_says_nothing_of_another_ejection(stand: Stand) -> None:
+    stand.end(BAD, 5)
+    stand.now += 5.0
+    first = stand.one.begin(stand.now)
+    stand.now += TRIAL_SECONDS
+    stand.one.ended(GOOD, stand.now, stand.one.begin(stand.now))
+    stand.end(BAD, 4)
+    stand.one.first_output(stand.now, first)
+    stand.end(BAD)
+    assert stand.state() is State.EJECTED, "it counted as no success in between"
+
+
 @pytest.mark.parametrize("bad", [BAD, LOST, busy()])
 def test_a_trial_that_fails_doubles_the_time(stand: Stand, bad: Verdict) -> None:
     stand.end(BAD, 5)
@@ -338,7 +367,11 @@ def test_the_watcher_is_told_whenever_something_else_may_be_asked() -> None:
     for _ in range(20_000):
         before = [health.usable(stand.now) for health in healths]
         moves, at = stand.notes.moves, stand.now
-        match random.randrange(4):
+        match random.randrange(5):
+            case 4 if open_attempts:
+                health, trial = open_attempts[place := random.randrange(len(open_attempts))]
+                health.first_output(stand.now, trial)
+                open_attempts[place] = health, 0
             case 0:
                 health = random.choice(healths)
                 open_attempts.append((health, health.begin(stand.now)))

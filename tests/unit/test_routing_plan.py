@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fakes.front import FakeFault, FakeOutcome
 from sluicegate.config import load_data
 from sluicegate.routing import Attempt, Fleet, Model, ModelTable, NoRoute, Plan
+from sluicegate.routing.health import State
 
 UPSTREAMS = {name: {"base_url": "http://127.0.0.1:1/v1"} for name in ("a", "b", "c", "d")}
 BEYOND: Any = FakeFault("untranslatable")
@@ -251,7 +252,9 @@ def test_the_time_of_earlier_attempts_is_not_the_last_ones() -> None:
 
 # === whatever the order of faults, leaving and reloads ===
 
-FAULTS = [BUSY, REFUSED, BEYOND, FakeFault("connect"), FakeFault("total_timeout")]
+AGAIN: list[Any] = [BUSY, FakeFault("connect")]
+"""After which the table lets the same deployment be tried again."""
+FAULTS: list[Any] = [*AGAIN, REFUSED, BEYOND, BROKEN, FakeFault("total_timeout")]
 
 
 class Breaking:
@@ -312,8 +315,17 @@ class Plans(RuleBasedStateMachine):
             return
         if step.deployment in [attempt.deployment for attempt in attempts]:
             assert step.deployment is attempts[-1].deployment, "only the last one is tried again"
+            assert fault in AGAIN
             assert step.after > 0
         self.plans.append((plan, [*attempts, step], False))
+
+    @rule(place=st.integers(0, 9))
+    def put_out(self, place: int) -> None:
+        if self.plans:
+            plan, attempts, over = self.plans[place % len(self.plans)]
+            if not over:
+                plan.first_output()
+                assert attempts[-1].deployment.usable(self.clock.now).why is not State.HALF_OPEN
 
     @rule(place=st.integers(0, 9), left=st.booleans())
     def end(self, place: int, left: bool) -> None:

@@ -92,6 +92,29 @@ def test_what_is_left_alone_is_passed_over_until_it_is_due() -> None:
     assert stand.names() == ["a"]
 
 
+def test_the_first_output_of_a_trial_lets_others_in_while_it_lasts() -> None:
+    stand = Stand(["a", "b"])
+    stand.eject("a")
+    stand.now += 12.1
+    trial = stand.plan()
+    step = trial.next()
+    assert isinstance(step, Attempt)
+    assert step.trial
+    other = stand.plan()
+    further = other.next()
+    assert isinstance(further, Attempt)
+    assert (further.deployment.upstream, further.trial) == ("b", False)
+    # Of an attempt that is no trial it says nothing.
+    other.first_output()
+    assert stand.names() == ["b"]
+    trial.first_output()
+    assert stand.names() == ["a"]
+    trial.ended(LEFT)
+    other.ended(SERVED)
+    assert stand.names() == ["a"]
+    assert all(deployment.load.streams == 0 for deployment in stand.model.deployments)
+
+
 def test_where_all_are_left_alone_the_one_due_back_first_is_tried() -> None:
     stand = Stand(["a", "b", "c"])
     stand.eject("b")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sluicegate._core import Arrived, Died, Ended, Failed, PriceAsked, ResponsesRequest
+from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, PriceAsked, ResponsesRequest
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
 from sluicegate.gateway.admission import Refusal
@@ -233,7 +233,7 @@ class Decider:
         if isinstance(step, NoRoute):
             self._refuse(call, self._told(call, step))
             return
-        route, last, after, deployment = step
+        route, last, after, deployment, trial = step
         call.route = route
         call.tried = attempt_headers(model, deployment, route, 1)
         headers = [*call.headers, *call.tried]
@@ -249,6 +249,7 @@ class Decider:
                 route,
                 pricing=pricing,
                 last=last,
+                trial=trial,
                 after=after,
                 headers=headers,
                 request=request,
@@ -258,7 +259,7 @@ class Decider:
             )
         else:
             taken = arrived.forward(
-                route, pricing=pricing, last=last, after=after, headers=headers, entry=entry
+                route, pricing=pricing, last=last, trial=trial, after=after, headers=headers, entry=entry
             )
         if taken and arrived.stream:
             call.streams = True
@@ -292,12 +293,17 @@ class Decider:
             if event.reply(reply.status, [*reply.headers, *call.tried], reply.body):
                 call.code = reply.code
             return
-        route, last, after, deployment = step
+        route, last, after, deployment, trial = step
         call.route = route
         call.tried = attempt_headers(model, deployment, route, event.attempts + 1)
         headers = [*call.headers, *call.tried]
         pricing = call.serving.prices.pricing(model, route)
-        event.attempt(route, pricing=pricing, last=last, after=after, headers=headers)
+        event.attempt(route, pricing=pricing, last=last, trial=trial, after=after, headers=headers)
+
+    def _first_output(self, event: FirstOutput) -> None:
+        plan = self._calls[event.ticket].plan
+        if plan is not None:
+            plan.first_output()
 
     def _told(self, call: Call, step: NoRoute) -> ErrorReply:
         fault = step.fault
@@ -400,6 +406,7 @@ def _written(call: Call | None, reply: ErrorReply) -> ErrorReply:
 _HANDLERS: dict[str, Callable[[Decider, Any], None]] = {
     "Arrived": Decider._arrived,
     "Failed": Decider._failed,
+    "FirstOutput": Decider._first_output,
     "PriceAsked": Decider._price_asked,
     "Ended": Decider._ended,
     "Died": Decider._end_process,

@@ -381,6 +381,14 @@ class Health:
             return 0
         return own.try_it(now) * _OWN_TRIAL | reach.try_it(now) * _REACH_TRIAL
 
+    def first_output(self, now: float, trial: int) -> None:
+        """An attempt that was to find out has had its first output. `trial`: what its `begin` returned; from
+        here on it is an attempt like others."""
+        if trial & _OWN_TRIAL and self.own.open:
+            self.own.succeeded(now, trial=True)
+        if trial & _REACH_TRIAL and self.reach.open:
+            self.reach.succeeded(now, trial=True)
+
     def ended(self, verdict: Verdict, now: float, trial: int = 0) -> None:
         """An attempt has ended. `trial`: what its `begin` returned."""
         own, reach = self.own, self.reach

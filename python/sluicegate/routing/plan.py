@@ -27,6 +27,8 @@ class Attempt(NamedTuple):
     after: float
     """Seconds to wait first."""
     deployment: Deployment
+    trial: bool = False
+    """It finds out whether its deployment is back: its first output is to be told (`Plan.first_output`)."""
 
 
 class NoRoute(NamedTuple):
@@ -90,6 +92,14 @@ class Plan:
         # The request itself goes on with the attempt, and nobody ranks one deployment.
         self._facts = None if facts is None or len(group.deployments) == 1 else KeptFacts(facts)
         return first or self._none(now)
+
+    def first_output(self) -> None:
+        """The attempt under way has had its first output: its deployment is back, however long the reply will
+        last."""
+        health, trial = self._health, self._trial
+        if health is not None and trial:
+            self._trial = 0
+            health.first_output(self._model.group.fleet.clock(), trial)
 
     def ended(self, outcome: Outcome) -> None:
         """The request is over. Once."""
@@ -195,7 +205,7 @@ class Plan:
         route = deployment.route(self._model.asked, self._model.star)
         self._handed_out += 1
         self._take(deployment, now)
-        return Attempt(route, last, after, deployment)
+        return Attempt(route, last, after, deployment, bool(self._trial))
 
     def _take(self, deployment: Deployment, now: float) -> None:
         load = deployment.load

@@ -54,6 +54,7 @@ fn attempt(
     route: &PyRoute,
     pricing: Option<&PyPricing>,
     last: bool,
+    trial: bool,
     after: f64,
     headers: &PyHeaders,
 ) -> PyResult<Attempt> {
@@ -64,6 +65,7 @@ fn attempt(
             None => Pricing::Asked,
         },
         last,
+        trial,
         after: seconds("after", Some(after))?.unwrap_or_default(),
         headers: header_map(headers)?,
     })
@@ -207,8 +209,8 @@ impl PyArrived {
     }
 
     #[pyo3(signature = (
-        route, *, pricing, last, after=0.0, headers=Vec::new(), request=None, response_id=None, keep=None,
-        entry=None,
+        route, *, pricing, last, trial=false, after=0.0, headers=Vec::new(), request=None, response_id=None,
+        keep=None, entry=None,
     ))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Arguments of a Python method.
     fn forward(
@@ -216,6 +218,7 @@ impl PyArrived {
         route: &PyRoute,
         pricing: Option<&PyPricing>,
         last: bool,
+        trial: bool,
         after: f64,
         headers: PyHeaders,
         request: Option<&PyResponsesRequest>,
@@ -224,7 +227,7 @@ impl PyArrived {
         entry: Option<&PyEntry>,
     ) -> PyResult<bool> {
         Ok(self.answer.give(Decision::Forward(Box::new(Forward {
-            attempt: attempt(route, pricing, last, after, &headers)?,
+            attempt: attempt(route, pricing, last, trial, after, &headers)?,
             request: request.map(|request| Arc::clone(&request.inner)),
             response_id: response_id.map(Into::into),
             keep,
@@ -252,17 +255,21 @@ pub(crate) struct PyFailed {
 
 #[pymethods]
 impl PyFailed {
-    #[pyo3(name = "attempt", signature = (route, *, pricing, last, after=0.0, headers=Vec::new()))]
+    #[pyo3(
+        name = "attempt",
+        signature = (route, *, pricing, last, trial=false, after=0.0, headers=Vec::new())
+    )]
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn next(
         &self,
         route: &PyRoute,
         pricing: Option<&PyPricing>,
         last: bool,
+        trial: bool,
         after: f64,
         headers: PyHeaders,
     ) -> PyResult<bool> {
-        let attempt = attempt(route, pricing, last, after, &headers)?;
+        let attempt = attempt(route, pricing, last, trial, after, &headers)?;
         Ok(self.answer.give(Next::Attempt(Box::new(attempt))))
     }
 
@@ -271,6 +278,12 @@ impl PyFailed {
         self.answer
             .give(Next::Reply(error_reply(status, headers, &body)))
     }
+}
+
+#[pyclass(name = "FirstOutput", module = "sluicegate._core", frozen)]
+pub(crate) struct PyFirstOutput {
+    #[pyo3(get)]
+    ticket: u64,
 }
 
 #[pyclass(name = "PriceAsked", module = "sluicegate._core", frozen)]
@@ -425,6 +438,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             };
             Py::new(py, failed)?.into_any()
         }
+        Event::FirstOutput(ticket) => Py::new(py, PyFirstOutput { ticket })?.into_any(),
         Event::Price(PriceAsked {
             ticket,
             usage,

@@ -42,7 +42,9 @@ mod _core {
     use sluicegate_relay::{FaultKind, Reason};
 
     #[pymodule_export]
-    use super::decisions::{PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyPriceAsked};
+    use super::decisions::{
+        PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyFirstOutput, PyPriceAsked,
+    };
     #[pymodule_export]
     use super::errors::messages_error_type;
     #[pymodule_export]

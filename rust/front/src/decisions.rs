@@ -34,6 +34,8 @@ pub enum Event {
     Arrived(Arrived),
     /// An attempt failed with nothing sent to the client.
     Failed(Failed),
+    /// An attempt that was to show whether its upstream works again has had its first output: the request's number.
+    FirstOutput(u64),
     /// A usage object is to be priced by a policy of the user's own.
     Price(PriceAsked),
     /// A request is over. The last event of its ticket, and the only one that each ticket has.

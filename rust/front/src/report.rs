@@ -159,6 +159,11 @@ impl Director for Report {
         })
     }
 
+    fn first_output(&mut self) {
+        let event = Event::FirstOutput(self.about.ticket);
+        self.decisions.push_for_later(event);
+    }
+
     fn pricer(&self) -> Box<dyn Pricer + Send> {
         Box::new(AskedPricer {
             decisions: Arc::clone(&self.decisions),

@@ -122,7 +122,9 @@ fn stand() -> Stand {
                     }
                     Event::Ended(ended) => tell.send(ended).unwrap(),
                     Event::Died(message) => panic!("{message}"),
-                    Event::Failed(_) | Event::Price(_) => panic!("nothing fails here"),
+                    Event::Failed(_) | Event::FirstOutput(_) | Event::Price(_) => {
+                        panic!("nothing fails here")
+                    }
                 }
             }
         }
@@ -147,6 +149,7 @@ fn forward(route: &Route, broken: bool) -> Forward {
             route: route.clone(),
             pricing: Pricing::Rates(Arc::new(rates)),
             last: true,
+            trial: false,
             after: Duration::ZERO,
             headers: http::HeaderMap::new(),
         },

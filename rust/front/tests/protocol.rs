@@ -188,6 +188,7 @@ impl Upstreams {
             },
             pricing: Pricing::Rates(Arc::new(pricing::Pricing::new(None, CostStyle::None))),
             last: false,
+            trial: true,
             after: Duration::ZERO,
             headers: http::HeaderMap::new(),
         }
@@ -220,6 +221,8 @@ struct Known {
     answered: usize,
     arrived: bool,
     attempts: u32,
+    /// How many attempts had failed when the first output was told of.
+    output_after: Option<u32>,
     ended: Option<Outcome>,
 }
 
@@ -263,7 +266,21 @@ impl Decider {
                     tries, ended.outcome.attempts as usize,
                     "each attempt is a try"
                 );
+                let last = known
+                    .output_after
+                    .is_some_and(|failed| failed + 1 == ended.outcome.attempts);
+                assert_eq!(
+                    last,
+                    ended.outcome.first_token.is_some(),
+                    "first output is told of"
+                );
                 known.ended = Some(ended.outcome);
+            }
+            Event::FirstOutput(ticket) => {
+                let known = self.known(ticket);
+                assert!(known.arrived);
+                let before = known.output_after.replace(known.attempts);
+                assert!(before < Some(known.attempts), "once an attempt");
             }
             Event::Price(_) => panic!("prices are known"),
             Event::Died(why) => panic!("{why}"),

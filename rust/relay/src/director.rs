@@ -49,6 +49,8 @@ pub struct Attempt {
     pub pricing: Pricing,
     /// No other attempt can follow: nothing is held back to keep a change of upstream possible.
     pub last: bool,
+    /// The director is told of its first output, since it shows that the upstream works again.
+    pub trial: bool,
     /// How long to wait before it.
     pub after: Duration,
     /// The gateway's own headers on its reply, in place of the upstream's of these names. Where they say what is left
@@ -71,6 +73,10 @@ pub type Deciding<'a> = Pin<Box<dyn Future<Output = Next> + Send + 'a>>;
 pub trait Director: Send + Sync + 'static {
     /// An attempt failed before anything reached the client. `attempts`: how many there were.
     fn failed(&mut self, fault: &Fault, attempts: u32) -> Deciding<'_>;
+
+    /// An attempt that is a [`trial`](Attempt::trial) has had its first output. At most once an attempt, before what is
+    /// told of its end.
+    fn first_output(&mut self);
 
     /// For [`Pricing::Asked`]: prices usage. Used on a thread that may block.
     fn pricer(&self) -> Box<dyn Pricer + Send>;

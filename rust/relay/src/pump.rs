@@ -100,6 +100,8 @@ pub(crate) struct Pump {
     blocked: Option<Instant>,
     client_stall: Option<Duration>,
     pricing: Pricing,
+    /// The director is still to be told of the first output.
+    trial: bool,
     /// Bytes that were read since something last came out: what a document, or an event, holds back.
     held: usize,
     /// Bytes of the request that events may repeat.
@@ -147,6 +149,7 @@ impl Pump {
             blocked: None,
             client_stall,
             pricing: attempt.pricing.clone(),
+            trial: attempt.trial,
             held: 0,
             frames: Vec::new(),
             fault: None,

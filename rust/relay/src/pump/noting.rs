@@ -27,6 +27,10 @@ impl Pump {
                 self.gaps.tokens(now);
             }
             self.progress.last_token = Some(now);
+            if self.trial && self.pipeline.facts().error.is_none() {
+                self.trial = false;
+                client.director.first_output();
+            }
         }
         if let Some(tally) = &mut client.tally {
             let facts = self.pipeline.facts();

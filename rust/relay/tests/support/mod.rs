@@ -8,7 +8,7 @@ mod server;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -111,6 +111,8 @@ pub(crate) struct Script {
     pub(crate) silent: bool,
     /// Called with each failure.
     pub(crate) failed: Box<dyn Fn(&Fault) + Send + Sync>,
+    /// How often a first output was told of.
+    pub(crate) outputs: Arc<AtomicUsize>,
     rates: Arc<pricing::Pricing>,
     priced_on: Arc<Mutex<Vec<String>>>,
     ended: Sender<Ended>,
@@ -132,6 +134,10 @@ impl Director for Script {
             Next::Attempt(Box::new(self.next.remove(0)))
         };
         Box::pin(std::future::ready(next))
+    }
+
+    fn first_output(&mut self) {
+        self.outputs.fetch_add(1, Ordering::AcqRel);
     }
 
     fn pricer(&self) -> Box<dyn Pricer + Send> {
@@ -380,6 +386,10 @@ pub(crate) struct Setup {
     /// Read on after the client has left.
     pub(crate) drain: Option<DrainLimits>,
     pub(crate) silent_director: bool,
+    /// Each attempt is a trial.
+    pub(crate) trial: bool,
+    /// How often the director was told of a first output.
+    pub(crate) outputs: Arc<AtomicUsize>,
     pub(crate) priced_on: Arc<Mutex<Vec<String>>>,
     /// What the exchange's account was told, where one is kept.
     pub(crate) tallied: Option<Arc<Mutex<Vec<Tallied>>>>,
@@ -408,6 +418,8 @@ impl Setup {
             copies: Copies::new(1 << 20),
             drain: None,
             silent_director: false,
+            trial: false,
+            outputs: Arc::default(),
             priced_on: Arc::default(),
             tallied: None,
         }
@@ -440,6 +452,7 @@ impl Setup {
             },
             pricing: self.pricing.clone(),
             last: self.fallback.is_empty(),
+            trial: self.trial,
             after: Duration::ZERO,
             headers: HeaderMap::new(),
         }
@@ -530,6 +543,7 @@ impl Setup {
                 next: self.further(attempt),
                 silent: self.silent_director,
                 failed: Box::new(failed),
+                outputs: Arc::clone(&self.outputs),
                 rates: rates(),
                 priced_on: Arc::clone(&self.priced_on),
                 ended: tx,
