@@ -195,7 +195,10 @@ async def test_the_commands_read_the_ledger(tmp_path: Path) -> None:
         assert [(row["id"], row["caller"]) for row in exported] == [
             (row["id"], row["caller"]) for row in found
         ]
-        assert await run("ledger", "verify", *file) == (0, "all sums are those of their rows\n")
+        assert await run("ledger", "verify", *file) == (
+            0,
+            "all rows cost what their prices say, and all sums are those of their rows\n",
+        )
         spoil(tmp_path)
         status, out = await run("ledger", "verify", *file)
         assert (status, out.count("output is")) == (1, 1)

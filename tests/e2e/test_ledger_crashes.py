@@ -19,6 +19,7 @@ from harness.ledger_stand import Row, asked, book, configured, rows, settled, su
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import open_database
 from sluicegate.ledger.verify import verify
+from sluicegate.pricing import charged_by
 from sluicegate.testing import Script
 
 CRASHES = int(os.environ.get("SLUICEGATE_LEDGER_CRASHES", "5"))
@@ -108,7 +109,7 @@ async def test_gateways_that_are_killed_lose_no_row(tmp_path: Path) -> None:
     assert list((tmp_path / "state" / "journal").iterdir()) == [], "nothing is left of the journals"
     database = open_database(StorageConfig(directory=str(tmp_path / "state")))
     try:
-        assert await verify(database) == []
+        assert await verify(database, charged_by) == []
     finally:
         await database.close()
     assert sum(line["requests"] for line in sums(tmp_path)) == len(found)
@@ -131,6 +132,7 @@ def check(found: list[Row], entries: list[Row], served: set[str], seed: int) -> 
         elif row["usage_source"] == "estimated":
             assert row["output"] <= entry["tokens_sent"], f"{row['request_id']}, seed {seed}"
         if row["usage_source"] != "none":
+            assert row["price_id"] is not None, f"{row}, seed {seed}"
             assert row["cost"] == (row["input"] + 4 * row["output"]) * 10**6, f"seed {seed}"
         if entry["request_id"] in served:
             # The client saw the last event: the journal had the usage before. The end of the upstream's reply

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,10 @@ import httpx
 
 from harness.gateway_process import GatewayProcess
 from harness.ledger_stand import Row, configured, settled
+from sluicegate.config import StorageConfig
+from sluicegate.ledger import open_database
+from sluicegate.ledger.verify import verify
+from sluicegate.pricing import charged_by
 from sluicegate.testing import Script, ScriptedUpstream, UsageScript
 
 USAGE = UsageScript(input_tokens=1000, output_tokens=21)
@@ -108,6 +113,36 @@ async def test_a_cost_is_the_same_everywhere_to_the_last_digit(tmp_path: Path) -
         for stream in (False, True):
             name = f"{model}-{stream}"
             assert shown[name] == logged[name] == found[name]["cost"] == cost, name
+
+
+async def test_a_later_change_changes_nothing_that_was_charged(tmp_path: Path) -> None:
+    async with served(tmp_path) as gateway:
+        assert (await ask(gateway, "plain", False)).status_code == 200
+        [before] = await settled(tmp_path, lambda found: len(found) == 1)
+    dearer = PRICES | {
+        "plain": {"input": 100, "output": 100},
+        "same": {**PRICES["plain"], "output": "7.0000010"},
+    }
+    async with served(tmp_path, prices=dearer, models=dict.fromkeys(dearer, "up0/small")) as gateway:
+        assert (await ask(gateway, "plain", True)).status_code == 200
+        assert (await ask(gateway, "same", True)).status_code == 200
+        found = by_request(await settled(tmp_path, lambda found: len(found) == 3))
+    assert found["plain-False"] == before
+    assert before["price_id"] == found["same-True"]["price_id"] != found["plain-True"]["price_id"]
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "ledger.db")) as connection:
+        used = {
+            id: (source, json.loads(rates))
+            for id, source, rates, _ in connection.execute("SELECT * FROM prices_used")
+        }
+    assert used == {
+        before["price_id"]: ("prices.plain", {"input": "0.123456", "output": "7.000001"}),
+        found["plain-True"]["price_id"]: ("prices.plain", {"input": "100", "output": "100"}),
+    }
+    database = open_database(StorageConfig(directory=str(tmp_path / "state")))
+    try:
+        assert await verify(database, charged_by) == []
+    finally:
+        await database.close()
 
 
 async def test_a_budget_ends_at_the_very_picodollar(tmp_path: Path) -> None:

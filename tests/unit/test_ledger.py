@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,14 +20,30 @@ from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, open_database, report
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.row import MOST_TOKENS, PICO, result_of, row_of
-from sluicegate.ledger.schema import COSTS, TOKENS, attempts, ledger, usage_daily
+from sluicegate.ledger.schema import COSTS, TOKENS, attempts, ledger, prices_used, usage_daily, versions
 from sluicegate.ledger.shipping import Shipping
 from sluicegate.ledger.verify import verify
+from sluicegate.pricing import Tariff, charge, charged_by
+from sluicegate.pricing.rates import Rates
 from sluicegate.storage import Database
 
 UTC = ZoneInfo("UTC")
 NOON = 1_795_348_800 * 10**6
 """2026-11-22T12:00:00Z."""
+
+
+TARIFF = Tariff(
+    Rates(input=Decimal("0.1"), output=Decimal("0.4"), per_request=Decimal(1)),
+    ((100, Rates(input=Decimal("0.2"), output=Decimal("0.4"))),),
+    "prices.m",
+)
+DESCRIBED = {TARIFF.id: (TARIFF.source, TARIFF.as_json())}
+
+
+def charged(**fields: Any) -> dict[str, Any]:
+    """A record that is charged by `TARIFF`."""
+    made = record(**fields, price_id=TARIFF.id)
+    return made | dict(zip(COSTS, charge(TARIFF, made) or [None] * len(COSTS), strict=True))
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -62,7 +79,7 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 
 def shipping(database: Database, zone: ZoneInfo = UTC) -> Shipping:
-    return Shipping(database, zone, "host:1", "0")
+    return Shipping(database, zone, "host:1", "0", lambda row: DESCRIBED.get(row["price_id"]))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +109,10 @@ def test_a_day_begins_where_the_ledger_is_kept() -> None:
 
 
 def test_what_an_upstream_makes_up_is_not_known() -> None:
-    row = row_of(record(finish_reason="a\0b", output=MOST_TOKENS + 1, cost=2**62), UTC, "", "")
+    row = row_of(record(finish_reason="a\0b", output=MOST_TOKENS + 1, cost=5, price_id="x"), UTC, "", "")
     assert (row["finish_reason"], row["output"], row["cost"], row["input"]) == ("a\ufffdb", None, None, 10)
+    assert row["price_id"] is None, "half of what was charged for is not known any more"
+    assert row_of(record(cost=2**62), UTC, "", "")["cost"] is None
 
 
 async def test_rows_that_come_again_change_nothing(database: Database) -> None:
@@ -104,7 +123,51 @@ async def test_rows_that_come_again_change_nothing(database: Database) -> None:
     [line] = await report(database, ["caller"], Period())
     assert line.group == {"caller": "ann"}
     assert (line.sums["requests"], line.sums["input"], line.sums["cost"]) == (4, 40, 12 * PICO)
-    assert await verify(database) == []
+    assert await verify(database, charged_by) == []
+
+
+async def test_rows_cost_what_their_price_says(database: Database) -> None:
+    rows = [charged(input=101, output=3), charged(cached_input=4)]
+    assert rows[1]["cost"] is None, "there is no price for cached input"
+    assert rows[0]["cost"] == (101 * 2 * PICO + 3 * 4 * PICO) // 10, (
+        "a tier, which has no price of the request"
+    )
+    await shipping(database).ship([*rows, record(output=10), charged(started_at=NOON + 5)])
+    async with database.read("test") as connection:
+        [price] = (await connection.execute(select(prices_used))).all()
+    assert tuple(price) == (TARIFF.id, "prices.m", TARIFF.as_json(), NOON)
+    assert await verify(database, charged_by) == []
+    async with database.transaction("test") as connection:
+        dearer = ledger.update().where(ledger.c.id == rows[0]["id"])
+        await connection.execute(dearer.values(cost_output=ledger.c.cost_output + 1))
+    [wrong] = await verify(database, charged_by)
+    said = f"price {TARIFF.id}: 1 rows do not cost what it says, the first is {rows[0]['id']}"
+    assert wrong == f"ledger: 2026-11-22, {said}"
+
+
+async def test_a_price_that_nobody_knows_is_said(database: Database) -> None:
+    """As of a process that died, whose configuration is no longer there."""
+    await shipping(database).ship([record(price_id="gone"), charged()])
+    [wrong] = await verify(database, charged_by)
+    assert "price gone: 1 rows name it, and prices_used has none" in wrong
+
+
+async def test_a_ledger_of_before_the_prices_gains_their_table(tmp_path: Path) -> None:
+    config = StorageConfig(directory=str(tmp_path))
+    before = open_database(config)
+    await shipping(before).ship([record()])
+    async with before.transaction("test") as connection:
+        await connection.run_sync(prices_used.drop)
+        await connection.execute(versions.delete().where(versions.c.version > 1))
+    await before.close()
+    now = open_database(config)
+    try:
+        assert await shipping(now).ship([charged()]) == 1
+        assert await verify(now, charged_by) == []
+        async with now.read("test") as connection:
+            assert len((await connection.execute(select(prices_used))).all()) == 1
+    finally:
+        await now.close()
 
 
 async def test_a_second_run_counts_its_tokens_and_no_request(database: Database) -> None:
@@ -132,7 +195,7 @@ async def test_sums_stay_at_their_bound(database: Database) -> None:
     await ships.ship([record()])
     [line] = await report(database, ["model"], Period())
     assert (line.sums["output"], line.sums["input"]) == (2**62, 20)
-    [wrong] = await verify(database)
+    [wrong] = await verify(database, charged_by)
     assert "output" in wrong
 
 

@@ -158,6 +158,32 @@ def test_a_cost_that_does_not_fit_is_unknown() -> None:
     assert in_rust(tariff, "openrouter", {"input_tokens": MOST}) == (None, b'"cost":null')
 
 
+# === as text ===
+
+
+@given(prices())
+@example({"input": "0.10", "per_request": "1E+2"})
+def test_rates_are_read_back_from_their_text(price: dict[str, Any]) -> None:
+    tariff = tariff_of(price)
+    read = Tariff.from_json(tariff.as_json())
+    assert (read, read.id, read.as_json()) == (tariff, tariff.id, tariff.as_json())
+
+
+def test_what_costs_the_same_is_the_same_price() -> None:
+    text = '{"input":"0.1","output":"7","per_request":"0.0001","tiers":[{"above":5,"input":"0.2"}]}'
+    price = {
+        "input": "0.10",
+        "output": "7.0",
+        "per_request": "0.00010",
+        "tiers": [{"above": 5, "input": "0.2"}],
+    }
+    tariff = tariff_of(price)
+    assert Tariff.from_json(text).as_json() == text
+    assert Tariff.from_json(text).id != tariff.id, "a tier keeps what it does not change"
+    assert tariff_of(price | {"input": "0.1"}).id == tariff.id
+    assert tariff_of(price | {"input": "0.11"}).id != tariff.id
+
+
 # === what is refused ===
 
 

@@ -105,15 +105,19 @@ def export(
 @ledger.command()
 @_CONFIG
 def verify(file: Path | None) -> None:
-    """Check that the sums by day are those of their rows. Exits with 1 where one is not."""
-    from sluicegate.ledger.verify import verify as check
+    """Check that rows cost what their prices say, and that the sums by day are those of their rows.
 
-    wrong = _on_database(file, check)
+    Exits with 1 where one is not.
+    """
+    from sluicegate.ledger.verify import verify as check
+    from sluicegate.pricing import charged_by
+
+    wrong = _on_database(file, lambda database: check(database, charged_by))
     for what in wrong:
         click.echo(what)
     if wrong:
         raise SystemExit(1)
-    click.echo("all sums are those of their rows")
+    click.echo("all rows cost what their prices say, and all sums are those of their rows")
 
 
 def _on_database(file: Path | None, work: "Callable[[Database], Awaitable[_T]]") -> _T:

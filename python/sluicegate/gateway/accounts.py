@@ -1,14 +1,9 @@
-"""The entry that a request has in the ledger's journal, and what it costs where nobody saw its end."""
-
-from collections.abc import Mapping
-from typing import Any
+"""The entry that a request has in the ledger's journal."""
 
 from sluicegate._core import Arrived, JournalEntry, Route
 from sluicegate.admission import LONGEST_USER
 from sluicegate.gateway.call import Call
-from sluicegate.gateway.prices import Prices
 from sluicegate.ledger import Ledger
-from sluicegate.pricing import in_picodollars
 
 
 class LedgerFull(Exception):
@@ -47,27 +42,3 @@ def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route
         if not ledger.drops:
             raise LedgerFull
     return entry
-
-
-class _Counts:
-    """Token counts of a record of the journal, as price policies ask for them."""
-
-    __slots__ = ("_record",)
-
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        self._record = record
-
-    def __getattr__(self, name: str) -> int | None:
-        count: int | None = self._record[name.removesuffix("_tokens")]
-        return count
-
-
-def price_of(prices: Prices, record: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """What a request cost that nobody saw the end of, by the prices that hold now: in the order of the
-    ledger's columns. None where that is not known, or only a policy of the user's own knows, which another
-    thread may ask.
-    """
-    if not prices.by_tariff or record["usage_source"] == "none":
-        return None
-    cost = prices.cost(record["model"] or "", record["upstream_model"] or "", _Counts(record))
-    return None if cost is None else in_picodollars(cost)

@@ -14,7 +14,6 @@ from sluicegate.admission import Counters, Estimates, Keyring, Limiter, begins
 from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
-from sluicegate.gateway.accounts import price_of
 from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
 from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
 from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, respond
@@ -28,6 +27,7 @@ from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.engines import start_engines
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.forms import in_form
+from sluicegate.gateway.known_prices import KnownPrices
 from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
@@ -306,6 +306,7 @@ class Gateway:
             before=state.models,
             counters=state.counters,
             estimates=state.estimates,
+            known=state.known_prices,
         )
         if state.front is not None:
             _tell(state.front, serving)
@@ -412,6 +413,7 @@ def create_app(
     counters = Counters(UTC if config.ledger is None else config.ledger.zone)
     estimates = Estimates()
     report = DeploymentReport(log)
+    known = KnownPrices()
     serving = _serving(
         merge(config, {}),
         prices,
@@ -419,12 +421,14 @@ def create_app(
         notices,
         counters=counters,
         estimates=estimates,
+        known=known,
         fleet=Fleet(told=report.changed),
     )
     state = State(
         serving=serving,
         counters=counters,
         estimates=estimates,
+        known_prices=known,
         log=log,
         metrics=metrics,
         recorder=Recorder((log.request, metrics.record), log),
@@ -441,7 +445,8 @@ def create_app(
             config.storage,
             log,
             metrics.ledger,
-            lambda record: price_of(state.serving.prices, record),
+            lambda record: known.charge(state.serving.prices, record),
+            lambda record: known.describe(state.serving.prices, record),
         )
     report.models = lambda: state.models
     metrics.show(report)
@@ -457,6 +462,7 @@ def _serving(
     before: ModelTable | None = None,
     counters: Counters,
     estimates: Estimates,
+    known: KnownPrices,
     fleet: Fleet | None = None,
 ) -> Serving:
     config = found.config
@@ -473,7 +479,7 @@ def _serving(
         complain=complain,
         fleet=fleet,
     )
-    prices = Prices(own_prices or policy_for(config), config.cost.style, notices)
+    prices = Prices(own_prices or policy_for(config), config.cost.style, notices, known.note)
     limiter = Limiter(config, counters, estimates)
     return Serving(config, Admission(Keyring(config), table, limiter, prices), table, prices)
 

@@ -1,5 +1,6 @@
 """What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
 
+from collections.abc import Callable
 from decimal import Decimal
 
 from sluicegate import _core
@@ -30,12 +31,19 @@ class Likely:
 class Prices:
     """The prices of one configuration. For the thread that decides. Never raises."""
 
-    __slots__ = ("_made", "_none", "_notices", "_policy", "_style", "_tariffs", "_unknown")
+    __slots__ = ("_made", "_none", "_note", "_notices", "_policy", "_style", "_tariffs", "_unknown")
 
-    def __init__(self, policy: PricePolicy, style: CostStyle, notices: Notices) -> None:
+    def __init__(
+        self,
+        policy: PricePolicy,
+        style: CostStyle,
+        notices: Notices,
+        note: Callable[[Tariff], None] = lambda tariff: None,
+    ) -> None:
         self._policy = policy
         self._style = style
         self._notices = notices
+        self._note = note
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
         self._made: dict[tuple[str, str], tuple[Tariff | None, Pricing]] = {}
         self._unknown = _core.Pricing(None, style)
@@ -51,26 +59,34 @@ class Prices:
         """For the engines: how replies of `route`, which serves `model`, are priced now; None: they ask."""
         if model.upstream:
             return self._none
-        tariffs = self._tariffs
-        if tariffs is None:
+        if self._tariffs is None:
             return None
         if not model.listed:
             # A client's own words: nothing may be kept by them.
             return self._unknown
-        try:
-            tariff = tariffs.tariff(model.name, route.model)
-        except Exception as error:  # A policy may be the user's own: its faults must not end a request.
-            self._failed(model.name, error)
-            tariff = None
+        tariff = self.tariff(model.name, route.model)
         # A tariff may be another one at another time of the day.
         names = (model.name, route.model)
         known = self._made.get(names)
         if known is None or known[0] is not tariff:
             if len(self._made) >= _MOST_MADE:
                 self._made.clear()
-            compiled = None if tariff is None else tariff.compiled
-            known = self._made[names] = tariff, _core.Pricing(compiled, self._style)
+            if tariff is None:
+                known = self._made[names] = None, self._unknown
+            else:
+                self._note(tariff)
+                known = self._made[names] = tariff, _core.Pricing(tariff.compiled, self._style, tariff.id)
         return known[1]
+
+    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+        """The prices that hold now; None where there are none, or only a policy of the user's own knows."""
+        if self._tariffs is None:
+            return None
+        try:
+            return self._tariffs.tariff(model, upstream_model)
+        except Exception as error:  # A policy may be the user's own: its faults must not end a request.
+            self._failed(model, error)
+            return None
 
     def cost(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
         """What `usage` costs; None where that is not known."""

@@ -8,6 +8,7 @@ from sluicegate._core import Decisions, Front
 from sluicegate.admission import Counters, Estimates
 from sluicegate.config import Config
 from sluicegate.gateway.admission import Admission
+from sluicegate.gateway.known_prices import KnownPrices
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
 from sluicegate.ledger import Ledger
@@ -52,6 +53,8 @@ class State:
     """What limits count. For the thread that decides."""
     estimates: Estimates
     """For the thread that decides."""
+    known_prices: KnownPrices
+    """Any thread."""
     log: Log
     """Any thread."""
     metrics: Metrics

@@ -16,7 +16,7 @@ from sluicegate.ledger.place import journal_folder, open_database
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.row import Record
 from sluicegate.ledger.schema import COSTS
-from sluicegate.ledger.shipping import Shipping
+from sluicegate.ledger.shipping import DescribePrice, Shipping
 from sluicegate.ledger.spent import Calendar, Spent, spent
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import LedgerMetrics, Log, where
@@ -34,8 +34,10 @@ _COMPLAINT_SECONDS = 10.0
 # At the end of the process: what is left after that is found by the next.
 _CLOSE_SECONDS = 3.0
 
-Price = Callable[[Record], Sequence[int] | None]
-"""What a request cost that nobody saw the end of, in the order of `COSTS`; None where that is not known."""
+Charge = Callable[[Record], tuple[str, Sequence[int] | None] | None]
+"""The id of the price, and what a request cost that nobody saw the end of, in the order of `COSTS`. None: no
+price is known.
+"""
 
 
 class Ledger:
@@ -49,19 +51,20 @@ class Ledger:
         storage: StorageConfig,
         log: Log,
         metrics: LedgerMetrics,
-        price: Price,
+        charge: Charge,
+        price: DescribePrice,
     ) -> None:
         self._config = config
         self._storage = storage
         self._log = log
         self._metrics = metrics
-        self._price = price
+        self._charge_of = charge
         self.drops = config.when_full == "drop"
         """A request for which there is no room is served all the same."""
         self.journal: Journal | None = None
         self._database = open_database(storage)
         gateway = f"{socket.gethostname()}:{os.getpid()}"
-        self._shipping = Shipping(self._database, config.zone, gateway, __version__)
+        self._shipping = Shipping(self._database, config.zone, gateway, __version__, price)
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._complained: dict[str, float] = {}
@@ -186,12 +189,14 @@ class Ledger:
     def _charge(self, row: dict[str, Any]) -> None:
         """Give the record of a request that nobody saw the end of its cost."""
         try:
-            costs = self._price(row)
+            charged = self._charge_of(row)
         except Exception as error:
             self._complain("price_policy_failed", reason=where(error))
             return
-        if costs is not None:
-            row.update(zip(COSTS, costs, strict=True))
+        if charged is not None:
+            row["price_id"], costs = charged
+            if costs is not None:
+                row.update(zip(COSTS, costs, strict=True))
 
     def _complain(self, event: str, **fields: Any) -> None:
         now = time.monotonic()

@@ -53,11 +53,9 @@ def row_of(record: Record, zone: tzinfo, gateway: str, version: str) -> Row:
         # PostgreSQL takes no such character in a text.
         if text is not None and "\0" in text:
             row[name] = text.replace("\0", "\ufffd")
-    for name in TOKENS:
-        if (row[name] or 0) > MOST_TOKENS:
-            row[name] = None
-    if (row["cost"] or 0) > MOST_COST:
-        for name in COSTS:
+    made_up = [name for name in TOKENS if (row[name] or 0) > MOST_TOKENS]
+    if made_up or (row["cost"] or 0) > MOST_COST:
+        for name in (*made_up, *COSTS, "price_id"):
             row[name] = None
     return row
 

@@ -91,6 +91,18 @@ KEYS = ("day", "caller_id", "key_id", "team", "model", "upstream", "upstream_mod
 COUNTS = ("requests", "failed", "client_left", "interrupted", "estimated", "unpriced")
 SUMS = (*COUNTS, *TOKENS, "cost")
 
+prices_used = Table(
+    "prices_used",
+    metadata,
+    Column("price_id", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("rates", Text, nullable=False),
+    Column("first_used", BigInteger, nullable=False),
+)
+"""What `price_id` of a row stands for. `rates`: JSON, USD per million tokens. A price never changes: another
+one has another id.
+"""
+
 usage_daily = Table(
     "usage_daily",
     metadata,
@@ -120,4 +132,8 @@ def _create(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: Sequence[MigrationStep] = (_create,)
+def _add_prices_used(connection: Connection) -> None:
+    prices_used.create(connection, checkfirst=True)
+
+
+MIGRATIONS: Sequence[MigrationStep] = (_create, _add_prices_used)

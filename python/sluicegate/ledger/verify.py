@@ -1,6 +1,6 @@
-"""Checking that the sums by day are those of their rows."""
+"""Checking that rows cost what their prices say, and that the sums by day are those of their rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -8,15 +8,20 @@ from sqlalchemy import Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.ledger import sums
-from sluicegate.ledger.schema import ledger, usage_daily, usage_users
+from sluicegate.ledger.schema import COSTS, ledger, prices_used, usage_daily, usage_users
 from sluicegate.storage import Database
 
 # Rows read at a time.
 _AT_ONCE = 5000
 
 
-async def verify(database: Database) -> list[str]:
-    """What does not agree, in words; nothing where all does. Raises `StoreUnavailable`.
+Charge = Callable[[Mapping[str, Any]], Sequence[int] | None]
+"""What the tokens of a row cost, in the order of `COSTS`; None where that is not known."""
+
+
+async def verify(database: Database, price: Callable[[str], Charge]) -> list[str]:
+    """What does not agree, in words; nothing where all does. `price`: how rates, as `prices_used` has them,
+    charge a row. Raises `StoreUnavailable`.
 
     The oldest day may have lost rows by age, so it is left out, as are the days before it. Each day is looked
     at in one transaction: a gateway may go on writing.
@@ -26,29 +31,35 @@ async def verify(database: Database) -> list[str]:
         kept = (await connection.execute(select(func.min(usage_daily.c.day)))).scalar()
     if first is None:
         return []
+    async with database.read("verify") as connection:
+        found = await connection.execute(select(prices_used.c.price_id, prices_used.c.rates))
+        charges = {id: price(rates) for id, rates in found}
     # Rows of the oldest day that has any may be gone already, unless nothing is older than that.
     day = first if kept == first else first + timedelta(days=1)
     wrong: list[str] = []
     while day <= last:
         async with database.transaction("verify") as connection:
-            wrong += await _verify_day(connection, day)
+            wrong += await _verify_day(connection, day, charges)
         day += timedelta(days=1)
     return wrong
 
 
-async def _verify_day(connection: AsyncConnection, day: date) -> list[str]:
+async def _verify_day(connection: AsyncConnection, day: date, charges: Mapping[str, Charge]) -> list[str]:
     rows: list[Any] = []
     before = ""
+    wrong: list[str] = []
+    dear = _Mischarged(charges)
     found: list[tuple[Table, sums.Sums]] = [(usage_daily, {}), (usage_users, {})]
     while True:
         query = select(ledger).where(ledger.c.day == day, ledger.c.id > before).order_by(ledger.c.id)
         rows = list((await connection.execute(query.limit(_AT_ONCE))).mappings())
+        dear.look_at(rows)
         _merge(found[0][1], sums.by_day(rows))
         _merge(found[1][1], sums.by_user(rows))
         if len(rows) < _AT_ONCE:
             break
         before = rows[-1]["id"]
-    wrong = []
+    wrong += dear.said(day)
     for table, made in found:
         keys = [column.name for column in table.primary_key]
         kept: sums.Sums = {
@@ -63,6 +74,29 @@ async def _verify_day(connection: AsyncConnection, day: date) -> list[str]:
                     about = ", ".join(str(part) for part in key if part)
                     wrong.append(f"{table.name}: {about}: {name} is {said}, its rows have {true}")
     return wrong
+
+
+class _Mischarged:
+    """Rows of a day that do not cost what their price says."""
+
+    def __init__(self, charges: Mapping[str, Charge]) -> None:
+        self._charges = charges
+        self._wrong: dict[str, list[str]] = {}
+
+    def look_at(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            id = row["price_id"]
+            if id is None:
+                continue
+            charge = self._charges.get(id)
+            costs = None if charge is None else charge(row)
+            if charge is None or tuple(row[name] for name in COSTS) != tuple(costs or (None,) * len(COSTS)):
+                self._wrong.setdefault(id, []).append(row["id"])
+
+    def said(self, day: date) -> Iterator[str]:
+        for id, rows in sorted(self._wrong.items()):
+            said = "do not cost what it says" if id in self._charges else "name it, and prices_used has none"
+            yield f"ledger: {day}, price {id}: {len(rows)} rows {said}, the first is {rows[0]}"
 
 
 def _ordered(keys: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

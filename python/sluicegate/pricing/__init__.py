@@ -5,6 +5,7 @@ from sluicegate.pricing.cost import Cost, in_picodollars, members
 from sluicegate.pricing.genai import GenaiPrices
 from sluicegate.pricing.policy import OwnPrices, PricePolicy, TariffPolicy, UsageLike
 from sluicegate.pricing.rates import Tariff
+from sluicegate.pricing.recorded import charge, charged_by
 from sluicegate.pricing.table import PriceTable
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Tariff",
     "TariffPolicy",
     "UsageLike",
+    "charge",
+    "charged_by",
     "in_picodollars",
     "members",
     "policy_for",

@@ -137,7 +137,7 @@ def _tariff(price: "ModelPrice") -> Tariff | None:
     }
     tiers = tuple((start, _rates(listed, start)) for start in sorted(starts, reverse=True))
     try:
-        return Tariff(_rates(listed, None), tiers)
+        return Tariff(_rates(listed, None), tiers, "genai-prices")
     except ValueError:
         # Nobody here has written the list: a price in it that no tariff can hold is as good as none.
         return None

@@ -1,7 +1,11 @@
 """From token counts to money: which token is billed at which rate."""
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from hashlib import sha256
+from typing import Self
 
 from sluicegate import _core
 from sluicegate.pricing.cost import EXACT, Cost, scale_of, whole
@@ -104,6 +108,10 @@ class Rates:
         )
 
 
+_REQUEST = "per_request"
+_NAMES = tuple(field.name for field in fields(Rates) if field.init)
+
+
 @dataclass(frozen=True, slots=True)
 class Tariff:
     """A model's rates, and those that replace them for a whole request with more input than a threshold.
@@ -114,6 +122,10 @@ class Tariff:
 
     base: Rates
     tiers: tuple[tuple[int, Rates], ...] = ()
+    source: str = field(default="own", compare=False)
+    """Where it is from: `prices.NAME` of a configuration, `genai-prices`."""
+    id: str = field(init=False, repr=False, compare=False)
+    """Made of the rates: what costs the same has the same one, wherever it is from."""
     compiled: _core.Tariff = field(init=False, repr=False, compare=False)
     """The same, for the thread that moves bytes: it gives the same cost to the last digit."""
 
@@ -121,6 +133,19 @@ class Tariff:
         # A request's tokens are counted in 64 bits: a threshold beyond them is never passed, nor is the last.
         tiers = [(min(above, _MOST_TOKENS), _texts(rates)) for above, rates in self.tiers]
         object.__setattr__(self, "compiled", _core.Tariff(_texts(self.base), tiers))
+        object.__setattr__(self, "id", sha256(self.as_json().encode()).hexdigest()[:16])
+
+    def as_json(self) -> str:
+        """The rates as text: USD per million tokens, and `per_request`; what is not known is left out."""
+        tiers = [{"above": above, **_shown(rates)} for above, rates in self.tiers]
+        return json.dumps({**_shown(self.base), **({"tiers": tiers} if tiers else {})}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `as_json` has written."""
+        base = json.loads(text)
+        tiers = base.pop("tiers", [])
+        return cls(_read(base), tuple((tier.pop("above"), _read(tier)) for tier in tiers))
 
     def cost(self, usage: UsageLike) -> Cost | None:
         """What `usage` costs; None where it is not known."""
@@ -130,6 +155,25 @@ class Tariff:
                 if tokens > above:
                     return rates.cost(usage)
         return self.base.cost(usage)
+
+
+def _shown(rates: Rates) -> dict[str, str]:
+    """The rates that are known, each spelled in one way."""
+    shown = {}
+    for name, rate in zip(_NAMES, rates.all(), strict=True):
+        if rate is not None:
+            amount = rate if name == _REQUEST else rate.scaleb(6, EXACT)
+            text = f"{amount:zf}"
+            shown[name] = text.rstrip("0").rstrip(".") if "." in text else text
+    return shown
+
+
+def _read(shown: Mapping[str, str]) -> Rates:
+    rates = {name: Decimal(text) for name, text in shown.items()}
+    return Rates(
+        input=per_token(rates.pop("input", None)),
+        **{name: rate if name == _REQUEST else per_token(rate) for name, rate in rates.items()},
+    )
 
 
 def _texts(rates: Rates) -> list[str | None]:

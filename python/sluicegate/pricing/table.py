@@ -24,7 +24,7 @@ class PriceTable:
     """
 
     def __init__(self, prices: Mapping[str, PriceConfig], otherwise: TariffPolicy | None = None) -> None:
-        self._tariffs = {name: _Dated(price) for name, price in prices.items()}
+        self._tariffs = {name: _Dated(price, f"prices.{name}") for name, price in prices.items()}
         self._otherwise = otherwise
 
     def tariff(self, model: str, upstream_model: str) -> Tariff | None:
@@ -45,11 +45,11 @@ class _Dated:
 
     __slots__ = ("_since", "_tariffs")
 
-    def __init__(self, price: PriceConfig) -> None:
+    def __init__(self, price: PriceConfig, source: str) -> None:
         self._tariffs: list[Tariff] = []
         self._since: list[float] = []
         for since, held in price.in_time():
-            self._tariffs.append(_tariff(held))
+            self._tariffs.append(_tariff(held, source))
             if since is not None:
                 self._since.append(since.timestamp())
 
@@ -57,10 +57,10 @@ class _Dated:
         return self._tariffs[bisect_right(self._since, time.time()) if self._since else 0]
 
 
-def _tariff(price: PriceConfig) -> Tariff:
+def _tariff(price: PriceConfig, source: str) -> Tariff:
     """The rates of a configured price. A tier keeps what it does not change."""
     tiers = tuple((tier.above, _rates(price, tier)) for tier in reversed(price.tiers))
-    return Tariff(_rates(price, None), tiers)
+    return Tariff(_rates(price, None), tiers, source)
 
 
 def _rates(price: PriceConfig, tier: TierConfig | None) -> Rates:
