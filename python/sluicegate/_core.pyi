@@ -730,6 +730,8 @@ class Arrived:
     """A name of `ENDPOINTS`, or of `Front.passthrough`."""
     upstream: Final[str | None]
     """The upstream that an operator's own path leads to, whatever model is asked for."""
+    anthropic: Final[bool]
+    """Its errors are written in Anthropic's form."""
     request_id: Final[str]
     key: Final[bytes | None]
     """SHA-256 of the key that was presented: the bearer token, or else what `x-api-key` holds."""

@@ -38,6 +38,7 @@ CONFIG = {
         "keyed": {"api_key": "sk-ours", "query": {"api-version": "1"}},
         "slow": {"deadlines": {"first_byte": 0.4}},
         "spare": {},
+        "claude": {"api": "messages", "api_key": "sk-claude"},
         "gone": {"base_url": "http://127.0.0.1:9/v1"},
     },
     "models": {"renamed": "keyed/org/their model", "pair": ["gone/first", "spare/second"]},
@@ -45,6 +46,7 @@ CONFIG = {
         {"path": "/v1/files/*", "upstream": "keyed", "name": "files"},
         {"path": "/v1/batches", "upstream": "keyed", "methods": ["POST"]},
         {"path": "/custom/*", "upstream": "slow"},
+        {"path": "/v1/messages/batches/*", "upstream": "claude", "name": "message_batches"},
         {"path": "/v1/classify", "model": "json", "name": "classify"},
         {"path": "/v1/audio/alignments", "model": "form", "name": "alignments"},
         {"path": "/v1/engines/{model}/embeddings", "model": "path", "name": "engines"},
@@ -176,6 +178,43 @@ async def test_a_body_of_any_form_goes_up_to_the_byte(wire: WireStand, size: int
 async def test_a_body_that_is_too_large_is_refused(wire: WireStand) -> None:
     reply, line = await ask(wire, Script(), "POST", "/v1/files", b"x" * (LIMIT + 1))
     assert (reply.status, code(reply), line["endpoint"]) == (413, "request_too_large", "files")
+
+
+# === Anthropic's ===
+
+VERSION = "anthropic-version: 2023-06-01"
+BATCHES = "/v1/messages/batches"
+
+
+async def test_an_upstream_of_messages_alone_is_asked_as_one(wire: WireStand) -> None:
+    script = body(dumps({"type": "message_batch", "id": "msgbatch_1"}), content_type=JSON)
+    given = (VERSION, "anthropic-beta: files", "x-api-key: sk-any")
+    reply, line = await ask(wire, script, "POST", BATCHES, b'{"requests":[]}', given, key=None)
+    assert (reply.status, line["endpoint"], line["key"]) == (200, "message_batches", "any")
+    headers = sent_up(wire)
+    assert headers["x-api-key"] == ["sk-claude"]
+    assert (headers["anthropic-version"], headers["anthropic-beta"]) == (["2023-06-01"], ["files"])
+    assert "authorization" not in headers
+    await ask(wire, script, "GET", BATCHES)
+    assert sent_up(wire)["anthropic-version"] == ["2023-06-01"], "it is asked for no other way"
+
+
+async def test_errors_are_in_the_form_of_the_client(wire: WireStand) -> None:
+    refused, _ = await ask(wire, Script(), "GET", BATCHES, headers=(VERSION,), key="sk-chat")
+    assert refused.status == 403
+    assert refused.json()["type"] == "error"
+    assert refused.json()["error"]["type"] == "permission_error"
+    missing, _ = await ask(wire, Script(), "GET", BATCHES, headers=(VERSION,), key=None)
+    assert (missing.status, missing.json()["error"]["type"]) == (401, "authentication_error")
+    error = dumps({"type": "error", "error": {"type": "not_found_error", "message": "no batch"}})
+    script = body(error, content_type=JSON, status=404)
+    passed, _ = await ask(wire, script, "GET", f"{BATCHES}/a", headers=(VERSION,))
+    assert (passed.status, passed.body) == (404, error)
+    translated, _ = await ask(wire, script, "GET", f"{BATCHES}/a")
+    assert translated.json()["error"]["message"] == "no batch"
+    assert "type" not in translated.json()
+    large, _ = await ask(wire, Script(), "POST", BATCHES, b"x" * (LIMIT + 1), (VERSION,))
+    assert (large.status, large.json()["error"]["type"]) == (413, "request_too_large")
 
 
 # === where it goes ===

@@ -104,13 +104,16 @@ async def test_an_upstream_that_wants_to_rest_is_left_alone_by_these_paths_only(
     reply = await running.client.get("/v1/files")
     assert reply.status_code == 429
     assert reply.json()["error"]["code"] == "all_resting"
-    assert "The upstream `local` is too busy" in reply.json()["error"]["message"]
+    assert "All deployments of the upstream `local` are too busy" in reply.json()["error"]["message"]
     assert int(reply.headers["retry-after"]) > 20
     assert len(upstream.requests) == count
     chat = await running.client.post("/v1/chat/completions", json={"model": "small", "messages": []})
     assert chat.status_code == 200
     metrics = await running.metrics()
-    assert metrics.value("sluicegate_rests_total", deployment="local/(passthrough)", reason="429") == 1
+    name = "local/(passthrough)"
+    assert metrics.value("sluicegate_rests_total", deployment=name, reason="429") == 1
+    assert metrics.value("sluicegate_deployment_state", deployment=name, state="resting") == 1
+    assert metrics.value("sluicegate_deployment_state", deployment="local/small", state="usable") == 1
 
 
 async def test_each_request_has_its_row_in_the_ledger(

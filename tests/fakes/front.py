@@ -14,7 +14,7 @@ from typing import Any
 
 from sluicegate._core import Request, ResponsesRequest
 from sluicegate.errors import ParseError, RelayClosed
-from sluicegate.gateway.endpoints import RELAYED
+from sluicegate.gateway.endpoints import OF_ANTHROPIC, RELAYED
 from sluicegate.telemetry import RequestRecord
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -125,6 +125,7 @@ class Arrived:
         self.tag = exchange.tag
         self.endpoint = exchange.endpoint
         self.upstream: str | None = None
+        self.anthropic = exchange.endpoint in OF_ANTHROPIC
         self.request_id = exchange.request_id
         self.key = exchange.key
         self.size = len(exchange.body)

@@ -80,6 +80,7 @@ class Arrived(Event):
         self.tag = None
         self.endpoint = endpoint
         self.upstream: str | None = None
+        self.anthropic = False
         self.request_id = exchange.request_id
         self.key = key
         self.model = model

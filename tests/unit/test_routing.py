@@ -11,6 +11,7 @@ from sluicegate import _core
 from sluicegate.config import load_data, wildcard_matches
 from sluicegate.routing import ModelTable, may_succeed_elsewhere
 from sluicegate.routing.names import Wildcards
+from sluicegate.routing.verdict import Effect
 
 CONFIG: dict[str, Any] = {
     "upstreams": {
@@ -55,6 +56,36 @@ def test_names_are_not_guessed() -> None:
     table = ModelTable(load_data(CONFIG))
     assert table.find("PLAIN") is None
     assert table.find("") is None
+
+
+# === an upstream without a model ===
+
+
+def test_what_stands_for_an_upstream_is_no_model() -> None:
+    config = {**CONFIG, "passthrough": [{"path": "/v1/files", "upstream": "spare"}]}
+    table = ModelTable(load_data(config))
+    spare = table.upstream("spare")
+    assert spare is not None
+    assert (spare.name, spare.label, spare.described) == ("", "", "the upstream `spare`")
+    [deployment] = spare.deployments
+    assert (deployment.name, deployment.route("", "").model) == ("spare/(passthrough)", "")
+    assert [model.name for model in table] == ["plain", "pair"]
+    assert table.find("") is None
+    assert table.upstream("local") is None
+    assert len(table.groups) == 3
+    later = ModelTable(load_data(config), table).upstream("spare")
+    assert later is not None
+    assert later.deployments[0].load is deployment.load
+
+
+def test_a_model_that_it_lacks_does_not_have_it_left_alone() -> None:
+    """The client has named it, in a body that nobody read."""
+    config = {**CONFIG, "passthrough": [{"path": "/v1/files", "upstream": "spare"}]}
+    spare = ModelTable(load_data(config)).upstream("spare")
+    assert spare is not None
+    body = b'{"error":{"code":"model_not_found","message":"The model `x` does not exist"}}'
+    fault = FakeFault("status", status=404, body=body)
+    assert spare.deployments[0].verdict(fault, 0.0).effect is Effect.SUCCESS
 
 
 # === aliases and wildcards ===

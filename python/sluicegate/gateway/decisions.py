@@ -15,7 +15,6 @@ from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
 from sluicegate.gateway.call import Call, Continued, Run
-from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply
 from sluicegate.gateway.forms import in_form, limit_headers
 from sluicegate.gateway.recording import cannot_count, record_of, undecided_record
@@ -147,7 +146,7 @@ class Decider:
         serving = self._state.serving if run is None else run.serving
         call = self._calls[event.ticket] = Call(event, serving, run)
         endpoint = event.endpoint
-        if endpoint in OF_ANTHROPIC:
+        if event.anthropic:
             call.anthropic = event.request_id
         admission = serving.admission
         if run is None:
@@ -312,13 +311,10 @@ class Decider:
             if model is None or step.why in ("failed", "none"):
                 return errors.internal()
             if step.why == "full":
-                return errors.all_busy(model.asked)
+                return errors.all_busy(model.described)
             if step.why == "taken_off":
-                return errors.all_taken_off(model.asked)
-            limited = step.reason == "429"
-            if model.upstream:
-                return errors.resting(model.upstream, step.wait, rate_limited=limited)
-            return errors.all_resting(model.asked, step.wait, rate_limited=limited)
+                return errors.all_taken_off(model.described)
+            return errors.all_resting(model.described, step.wait, rate_limited=step.reason == "429")
         if call.counts and cannot_count(fault):
             return errors.not_counted("" if call.model is None else call.model.name)
         own = call.serving.forwards_authorization.get(fault.upstream, False)

@@ -102,6 +102,8 @@ def _now(models: ModelTable) -> Iterator[Metric]:
                 state = known[deployment.name] = deployment.state(now)
             usable = state is State.USABLE
             by_upstream[deployment.upstream] = by_upstream.get(deployment.upstream, False) or usable
+        if not group.name:
+            continue
         for upstream, usable in by_upstream.items():
             breakers.add_metric((group.name, upstream), 0 if usable else 1)
         for reason, count in [*group.budget.retries.items()]:

@@ -218,43 +218,33 @@ def internal() -> ErrorReply:
     return error_reply(500, "The gateway failed to answer.", type="server_error", code="internal")
 
 
-def all_busy(model: str) -> ErrorReply:
-    """Every deployment of the model has as many streams as it may have."""
+def all_busy(what: str) -> ErrorReply:
+    """Every deployment of `what` (a model, or an upstream) has as many streams as it may have."""
     return error_reply(
         503,
-        f"All deployments of the model `{model[:256]}` are busy: try again in a second.",
+        f"All deployments of {what} are busy: try again in a second.",
         type="server_error",
         code="all_busy",
         headers=((b"retry-after", b"1"),),
     )
 
 
-def all_taken_off(model: str) -> ErrorReply:
-    """Operators have taken off every deployment of the model."""
+def all_taken_off(what: str) -> ErrorReply:
+    """Operators have taken off every deployment of `what`."""
     return error_reply(
         503,
-        f"The model `{model[:256]}` is not served just now: its deployments have been taken off.",
+        f"{what[:1].upper()}{what[1:]} is not served just now: its deployments have been taken off.",
         type="server_error",
         code="all_taken_off",
     )
 
 
-def all_resting(model: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
-    """Every deployment of the model has asked to be left alone; the first one is back in `seconds`."""
-    who = f"All deployments of the model `{model[:256]}` are"
-    return _too_busy(who, seconds, rate_limited=rate_limited)
-
-
-def resting(upstream: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
-    """The one upstream that the request is for has asked to be left alone for `seconds`."""
-    return _too_busy(f"The upstream `{upstream[:256]}` is", seconds, rate_limited=rate_limited)
-
-
-def _too_busy(who: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
+def all_resting(what: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
+    """Every deployment of `what` has asked to be left alone; the first one is back in `seconds`."""
     whole = max(1, math.ceil(seconds))
     return error_reply(
         429 if rate_limited else 503,
-        f"{who} too busy: try again in {whole} s.",
+        f"All deployments of {what} are too busy: try again in {whole} s.",
         type="rate_limit_error" if rate_limited else "server_error",
         code="all_resting",
         headers=((b"retry-after", b"%d" % whole), (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000))),

@@ -146,6 +146,11 @@ class Model:
         """It is no model, but stands for this upstream, for requests that name none: it has no name."""
 
     @property
+    def described(self) -> str:
+        """What a client asked for, for a sentence."""
+        return f"the upstream `{self.upstream}`" if self.upstream else f"the model `{self.asked[:256]}`"
+
+    @property
     def label(self) -> str:
         """For metrics: never what a client made up."""
         return self.group.name if self.listed else ""

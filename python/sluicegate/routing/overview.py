@@ -70,7 +70,7 @@ def _seen(models: list[tuple[str, Deployment]], now: float) -> Seen:
         name=load.name,
         upstream=deployment.upstream,
         model=deployment.model,
-        models=tuple(dict.fromkeys(name for name, _ in models)),
+        models=tuple(dict.fromkeys(name for name, _ in models if name)),
         state=state,
         back_in=usable.until - now if waits and not usable.yes else None,
         streams=load.streams,

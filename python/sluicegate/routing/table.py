@@ -110,8 +110,9 @@ class ModelTable:
 
     @property
     def groups(self) -> Collection[Group]:
-        """Of each model of the configuration, its deployments."""
-        return self._groups.values()
+        """Of each model of the configuration, its deployments; and the one, without a model's name, that has
+        the other requests of an upstream."""
+        return [*self._groups.values(), *(model.group for model in self._passed.values())]
 
     @property
     def names(self) -> list[str]:

@@ -122,6 +122,11 @@ impl PyArrived {
     }
 
     #[getter]
+    fn anthropic(&self) -> bool {
+        self.about.is_anthropic()
+    }
+
+    #[getter]
     fn upstream(&self) -> Option<&str> {
         self.about.endpoint.as_ref()?.upstream()
     }

@@ -53,6 +53,8 @@ pub struct About {
     pub tag: Option<u64>,
     /// Its endpoint; `None`: none of those that are forwarded.
     pub endpoint: Option<Endpoint>,
+    /// How its errors are written.
+    pub(crate) form: Form,
     /// Passed on, and given back to the client.
     pub request_id: Box<str>,
     /// SHA-256 of the key that it presented.
@@ -62,8 +64,13 @@ pub struct About {
 impl About {
     /// A refusal of our own, in the form of the client's API.
     pub(crate) fn error(&self, refusal: Refusal) -> ErrorReply {
-        let form = self.endpoint.as_ref().map_or(Form::OpenAi, Endpoint::form);
-        refusal.reply(form, &self.request_id)
+        refusal.reply(self.form, &self.request_id)
+    }
+
+    /// Whether its errors are written as those of the Messages interface are.
+    #[must_use]
+    pub fn is_anthropic(&self) -> bool {
+        self.form == Form::Anthropic
     }
 }
 

@@ -144,18 +144,19 @@ impl Endpoint {
         }
     }
 
-    /// How its errors are written.
-    pub(crate) fn form(&self) -> Form {
-        match self.api() {
-            Api::Messages => Form::Anthropic,
-            _ => Form::OpenAi,
+    /// How its errors are written for a client that sends these headers.
+    pub(crate) fn form(&self, headers: &HeaderMap) -> Form {
+        match &self.0 {
+            Kind::Known(row) if row.api == Api::Messages => Form::Anthropic,
+            Kind::Known(_) => Form::OpenAi,
+            Kind::Own(_) => Form::of_client(headers),
         }
     }
 
-    /// Whether its errors are of the form of the Messages interface.
+    /// Whether it is one of the Messages interface.
     #[must_use]
     pub fn is_anthropic(&self) -> bool {
-        self.form() == Form::Anthropic
+        self.api() == Api::Messages
     }
 
     pub(crate) fn api(&self) -> Api {

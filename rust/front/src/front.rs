@@ -144,19 +144,15 @@ impl Front {
         let state = Arc::clone(&self.state);
         let (mut sink, reply) = reply(state.limits.client_buffer);
         let ticket = state.decisions.next_ticket();
-        let value = |wanted: &[u8]| {
-            let mut headers = submission.headers.iter();
-            let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-            found.map(|(_, value)| &value[..])
-        };
-        let presented = Presented::of(value(b"authorization"), value(b"x-api-key"));
+        let headers = header_map(submission.headers);
         let request_id = submission.request_id;
         let about = About {
             ticket,
             tag: submission.tag,
+            form: submission.target.endpoint.form(&headers),
             endpoint: Some(submission.target.endpoint.clone()),
             request_id: request_id.clone(),
-            key: presented.digest,
+            key: Presented::in_headers(&headers).digest,
         };
         let entered = state.in_flight.enter(state.limits.max_requests);
         let overloaded = entered.is_none();
@@ -170,7 +166,6 @@ impl Front {
                 }
                 let (target, body) = (submission.target, submission.body);
                 let size = body.len();
-                let headers = header_map(submission.headers);
                 let wanted = &state.settings().wanted;
                 let parsed = asked::parse(&target, &headers, body, wanted).await;
                 let (request, facts) = match parsed {

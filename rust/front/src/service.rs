@@ -99,7 +99,8 @@ impl Asking {
     /// How its errors are written.
     fn form(&self) -> Form {
         let endpoint = Endpoint::at(self.parts.uri.path());
-        endpoint.map_or_else(|| Form::of_client(&self.parts.headers), |at| at.form())
+        let headers = &self.parts.headers;
+        endpoint.map_or_else(|| Form::of_client(headers), |at| at.form(headers))
     }
 
     fn error(&self, refusal: Refusal) -> ErrorReply {
@@ -149,6 +150,7 @@ impl Serving {
             ticket: state.decisions.next_ticket(),
             tag: None,
             endpoint: Some(target.endpoint.clone()),
+            form: target.endpoint.form(&parts.headers),
             request_id: asking.request_id.clone(),
             key: key.digest,
         });
@@ -198,7 +200,7 @@ impl Serving {
     ) -> Response<ReplyBody> {
         let limits = &self.state.limits;
         let settings = self.state.settings();
-        let (form, id) = (target.endpoint.form(), &asking.request_id);
+        let (form, id) = (report.about.form, &asking.request_id);
         if let Some(reply) = settings.callers.refuse(key, form, id) {
             report.refused(reply.status, Some("invalid_api_key"), reply.body.len());
             return self.unread(asking, reply, body);
@@ -212,6 +214,7 @@ impl Serving {
                 hold: limits.hold_upload,
                 pace,
                 share,
+                form,
                 request_id: id,
                 engine: &self.engine,
             };

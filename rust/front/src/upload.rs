@@ -62,6 +62,8 @@ pub(crate) struct Taking<'a> {
     pub(crate) hold: usize,
     pub(crate) pace: Pace,
     pub(crate) share: Share,
+    /// How errors are written.
+    pub(crate) form: ErrorForm,
     pub(crate) request_id: &'a str,
     pub(crate) engine: &'a Engine,
 }
@@ -138,6 +140,7 @@ impl Taking<'_> {
                 paced: Some(paced),
                 scanner,
                 limit: self.limit,
+                form: self.form,
                 request_id: self.request_id.into(),
                 engine: self.engine.clone(),
             }))
@@ -177,6 +180,7 @@ struct Rest {
     /// Of a form.
     scanner: Option<FormScanner>,
     limit: usize,
+    form: ErrorForm,
     request_id: Box<str>,
     engine: Engine,
 }
@@ -218,7 +222,7 @@ impl Source for Rest {
             // Whoever ended its sending in the middle has left, as a rule.
             Err(Refusal::Incomplete) => Some(Err(Broken::Left)),
             Err(refusal) => {
-                let reply = refusal.reply(ErrorForm::OpenAi, &self.request_id);
+                let reply = refusal.reply(self.form, &self.request_id);
                 Some(Err(Broken::Refused(reply, refusal.code())))
             }
         })

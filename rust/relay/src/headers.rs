@@ -187,8 +187,13 @@ fn is_listed(name: &HeaderName, listed: &[&[u8]]) -> bool {
         .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// The headers of a request to `upstream`, which it is to take as one of `api`.
+/// The headers of a request to `upstream`, which it is to take as one of `api`. What is of no API is asked for as all
+/// else is of an upstream that has the Messages interface alone.
 pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: &str) -> HeaderMap {
+    let api = match (api, upstream.serves.only()) {
+        (Api::Other, Some(Api::Messages)) => Api::Messages,
+        _ => api,
+    };
     let mut headers = HeaderMap::with_capacity(client.len() + upstream.headers.len() + 5);
     let connection = client.get_all(header::CONNECTION).iter();
     let listed = listed(connection.map(HeaderValue::as_bytes));

@@ -45,6 +45,12 @@ impl Serves {
         self.first == api || self.others.contains(&api) || !of(api).is_conversational()
     }
 
+    /// The only protocol that it serves, where it is one.
+    #[must_use]
+    pub fn only(&self) -> Option<Api> {
+        self.others.is_empty().then_some(self.first)
+    }
+
     /// The protocol in which a request to `api` goes up.
     #[must_use]
     pub fn instead_of(&self, api: Api) -> Api {

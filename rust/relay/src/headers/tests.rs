@@ -1,4 +1,6 @@
 use super::*;
+use sluicegate_core::protocols::Serves;
+
 use crate::upstream::{UpstreamError, UpstreamSettings};
 
 fn pairs(pairs: &[(&'static str, &'static str)]) -> HeaderList {
@@ -106,6 +108,31 @@ fn an_account_is_chosen_by_whoevers_key_it_is() {
         let headers = up(&map(client), &upstream(forwards), Api::Chat, "r");
         let made = ["accept-encoding", "traceparent", "x-org", "x-request-id"];
         assert_eq!(names(&headers), made);
+    }
+}
+
+#[test]
+fn an_upstream_of_messages_alone_is_asked_as_one_whatever_is_asked_for() {
+    let of = |apis: &[Api]| {
+        let settings = UpstreamSettings {
+            base_url: "http://a/v1".into(),
+            key: Some(Bytes::from_static(b"ours")),
+            serves: Serves::new(apis.iter().copied()).unwrap(),
+            ..UpstreamSettings::default()
+        };
+        let upstream = Upstream::new("a", settings).unwrap();
+        let client = map(&[("anthropic-beta", "b"), ("authorization", "Bearer theirs")]);
+        up(&client, &upstream, Api::Other, "r")
+    };
+    let headers = of(&[Api::Messages]);
+    assert_eq!(headers["x-api-key"], "ours");
+    assert_eq!(headers["anthropic-version"], "2023-06-01");
+    assert_eq!(headers["anthropic-beta"], "b");
+    assert!(!headers.contains_key("authorization"));
+    for apis in [&[Api::Chat][..], &[Api::Messages, Api::Chat]] {
+        let headers = of(apis);
+        assert_eq!(headers["authorization"], "Bearer ours");
+        assert!(!headers.contains_key("anthropic-version"));
     }
 }
 
