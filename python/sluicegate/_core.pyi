@@ -697,6 +697,10 @@ class Journal:
         """It is in the ledger."""
     def give_back(self, batch: JournalBatch) -> None:
         """It is not: it comes again."""
+    def live(self, after: str | None, most: int) -> list[dict[str, Any]]:
+        """What is open now, oldest first, as `JournalBatch.rows`, with what was seen by now; without that of
+        which no upstream has heard. Those with an id above `after`. Raises ValueError where that is no id.
+        """
     def prepare(self) -> bool:
         """Make the next segment, so that `open` need not. False where as much waits as may.
 

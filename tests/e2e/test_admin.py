@@ -15,28 +15,14 @@ import pytest_asyncio
 import trustme
 
 from fakes.exposition import Samples
+from harness.admin_stand import API, OPERATOR, TOKENS, VIEWER, admin_address, admin_client, asked, listed
 from harness.gateway_process import GatewayProcess, StartGateway
 from harness.shared_gateway import shared_gateway
 from sluicegate.testing import Script, ScriptedUpstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-API = "/admin/api/v1"
-OPERATOR, VIEWER = "operator-token-0001", "viewer-token-00001"
 UPSTREAM_KEY = "sk-of-the-upstream"
-TOKENS = [
-    {"name": "ops", "token": OPERATOR, "role": "operate"},
-    {"name": "scraper", "token": VIEWER},
-]
-
-
-def admin_client(address: str, token: str | None, **options: Any) -> httpx.AsyncClient:
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return httpx.AsyncClient(base_url=address, headers=headers, timeout=30.0, **options)
-
-
-async def admin_address(gateway: GatewayProcess) -> str:
-    return str((await gateway.wait_line(event="admin_listening"))["address"])
 
 
 @dataclass(frozen=True)
@@ -59,10 +45,6 @@ class Stand:
         return str(found.raise_for_status().json()["state"])
 
 
-def asked(model: str, **more: Any) -> dict[str, Any]:
-    return {"model": model, "messages": [{"role": "user", "content": "Say something."}], **more}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand]:
     directory = tmp_path_factory.mktemp("admin")
@@ -78,6 +60,7 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
             "cost": {"genai_prices": False},
             "access": "open",
             "admin": {"port": 0, "socket": str(path), "tokens": TOKENS, "hosts": ["admin.example"]},
+            "storage": {"directory": str(directory / "state")},
             "health": {},
         }
         async with shared_gateway(config, directory) as gateway:
@@ -153,6 +136,11 @@ async def test_the_socket_is_this_users_and_needs_no_token(stand: Stand) -> None
         assert (await local.post(f"{API}/deployments/b/kept/restore")).json()["state"] == "usable"
     line = await stand.gateway.wait_line(event="admin_change", subject="b/kept")
     assert (line["who"], line["what"]) == ("socket", "deployment.eject")
+    audit = await listed(stand.viewer, "/audit", "before", subject="b/kept", limit=1)
+    assert [(each["actor"], each["action"]) for each in audit] == [
+        ("socket", "deployment.restore"),
+        ("socket", "deployment.eject"),
+    ]
 
 
 async def test_idle_connections_keep_nobody_out(stand: Stand) -> None:
@@ -167,15 +155,8 @@ async def test_idle_connections_keep_nobody_out(stand: Stand) -> None:
 
 
 async def test_deployments_are_listed_in_pages(stand: Stand) -> None:
-    names: list[str] = []
-    after: dict[str, str] = {}
-    for _ in range(5):
-        found = (await stand.viewer.get(f"{API}/deployments", params={"limit": "3", **after})).json()
-        names += [each["name"] for each in found["data"]]
-        assert len(found["data"]) <= 3
-        if not found["has_more"]:
-            break
-        after = {"after": found["next"]}
+    found = await listed(stand.viewer, "/deployments", "after", limit=3)
+    names = [each["name"] for each in found]
     assert names == ["a/m", "a/org/alone", "b/kept", "b/m"]
 
 
@@ -265,7 +246,7 @@ async def test_without_tokens_one_is_made(
         assert (await operator.post(f"{API}/deployments/a/m/eject")).status_code == 200
     again = await gateway(plain(upstream, storage={"directory": str(tmp_path / "state")}))
     assert file.read_text().strip() != token
-    assert [entry.name for entry in file.parent.iterdir()] == ["admin.token"]
+    assert [entry.name for entry in file.parent.iterdir() if entry.name.startswith(".")] == []
     async with admin_client(await admin_address(again), token) as old:
         assert (await old.get("/metrics")).status_code == 401
 

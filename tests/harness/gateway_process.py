@@ -68,6 +68,8 @@ class GatewayProcess:
         responses = {"path": str(directory / "responses.db"), **config.get("responses", {})}
         path.write_text(json.dumps({**config, "server": server, "responses": responses}))
         module, *arguments = launcher
+        # Nothing of whoever runs the tests.
+        environ = {"STATE_DIRECTORY": str(directory), **(environ or {})}
         process = await spawn(*arguments, str(path), environ=environ, module=module)
         gateway = cls(process, verify=verify)
         gateway.config_file = path

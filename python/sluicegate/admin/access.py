@@ -15,6 +15,9 @@ FAILURES = 5
 """Wrong tokens of one address within `FAILURE_SECONDS`, after which it is answered with 429."""
 FAILURE_SECONDS = 60.0
 
+SOCKET = "socket"
+"""Whoever has opened the Unix socket."""
+
 # Addresses whose failures are remembered; those that were heard of longest ago go first.
 _MOST_ADDRESSES = 10_000
 # An IPv6 network of this size is one customer's.
@@ -30,6 +33,11 @@ class Identity:
 
     name: str
     role: AdminRole
+
+    @property
+    def actor(self) -> str:
+        """For the audit."""
+        return self.name if self.name == SOCKET else f"token:{self.name}"
 
     @property
     def may_operate(self) -> bool:

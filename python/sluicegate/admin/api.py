@@ -1,5 +1,6 @@
 """The admin API as an ASGI application."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -9,17 +10,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sluicegate.admin.answers import Answered, answer
+from sluicegate.admin.callers import Callers
 from sluicegate.admin.changes import Changes
 from sluicegate.admin.deployments import Deployments
+from sluicegate.admin.reports import Reports
 from sluicegate.admin.watched import Watched
+from sluicegate.identity import Conflict, IdentityError, InvalidFields, NoSuchCaller, NoSuchKey
+from sluicegate.storage import Database, StoreUnavailable
 
 ROOT = "/admin/api/v1"
 
 
-def admin_api(gateway: Watched) -> Starlette:
-    """What is behind the guard: it lets through who may do what."""
-    changes = Changes(gateway.log)
+def admin_api(gateway: Watched, database: Database) -> Starlette:
+    """What is behind the guard: it lets through who may do what. `database`: of callers, and of the audit."""
+    changes = Changes(database, gateway.log)
+    callers = Callers(gateway, database, changes)
     deployments = Deployments(gateway, changes)
+    reports = Reports(gateway)
     state = _State(gateway)
     routes = [
         Route("/healthz", state.healthz),
@@ -28,6 +35,21 @@ def admin_api(gateway: Watched) -> Starlette:
         *(
             Route(ROOT + path, endpoint, methods=[method])
             for method, path, endpoint in (
+                ("GET", "/callers", callers.list),
+                ("POST", "/callers", callers.create),
+                ("GET", "/callers/{id:path}/keys", callers.keys),
+                ("POST", "/callers/{id:path}/keys", callers.create_key),
+                ("GET", "/callers/{id:path}/limits", callers.limits),
+                ("GET", "/callers/{id:path}", callers.show),
+                ("PATCH", "/callers/{id:path}", callers.change),
+                ("DELETE", "/callers/{id:path}", callers.disable),
+                ("POST", "/keys/{id}/rotate", callers.rotate_key),
+                ("DELETE", "/keys/{id}", callers.revoke_key),
+                ("GET", "/usage", reports.usage),
+                ("GET", "/requests", reports.requests),
+                ("GET", "/requests/{id}", reports.request),
+                ("GET", "/live", reports.live),
+                ("GET", "/audit", changes.list),
                 ("GET", "/deployments", deployments.list),
                 ("POST", "/deployments/{name:path}/eject", deployments.eject),
                 ("POST", "/deployments/{name:path}/restore", deployments.restore),
@@ -74,4 +96,29 @@ async def _wrong_path(request: Request, error: Any) -> Response:
     return Answered(404, "unknown_url", f"There is nothing at {path}.").response()
 
 
-_HANDLERS = {Answered: _answered, HTTPException: _wrong_path, Exception: _broke}
+async def _refused(request: Request, error: Exception) -> Response:
+    for kind, (status, code) in _OF_IDENTITIES.items():
+        if isinstance(error, kind):
+            return Answered(status, code, f"{error}.").response()
+    return await _broke(request, error)
+
+
+async def _no_store(request: Request, error: Exception) -> Response:
+    message = f"The database cannot be had just now: {error}."
+    return Answered(503, "store_unavailable", message).response()
+
+
+_OF_IDENTITIES: Mapping[type[Exception], tuple[int, str]] = {
+    NoSuchCaller: (404, "not_found"),
+    NoSuchKey: (404, "not_found"),
+    Conflict: (409, "conflict"),
+    InvalidFields: (400, "invalid_body"),
+}
+
+_HANDLERS = {
+    Answered: _answered,
+    HTTPException: _wrong_path,
+    IdentityError: _refused,
+    StoreUnavailable: _no_store,
+    Exception: _broke,
+}

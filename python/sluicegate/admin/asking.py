@@ -58,8 +58,11 @@ def parameters(request: Request, model: type[_Model]) -> _Model:
         raise _wrong(error, "invalid_parameter") from None
 
 
-async def body(request: Request, model: type[_Model]) -> _Model:
-    """The request's JSON. Raises `Answered`."""
+async def body(request: Request, model: type[_Model], *, optional: bool = False) -> _Model:
+    """The request's JSON; `optional`: without a body, `model` as it is by default. Raises `Answered`."""
+    if optional and request.headers.get("content-type") is None:
+        await no_body(request)
+        return model()
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Answered(415, "invalid_body", "The body has to be JSON: `content-type: application/json`.")

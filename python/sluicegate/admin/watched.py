@@ -1,8 +1,11 @@
 """What the admin API needs of a running gateway."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from sluicegate.admission import Caller, Standing
+from sluicegate.config import Config
+from sluicegate.ledger import Ledger
 from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log
 
@@ -19,6 +22,25 @@ class Watched(Protocol):
 
     @property
     def log(self) -> Log: ...
+
+    @property
+    def config(self) -> Config:
+        """What is served now."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """None where none is kept."""
+        ...
+
+    @property
+    def callers(self) -> list[Caller]:
+        """One for each key."""
+        ...
+
+    def limits(self, callers: Iterable[Caller]) -> list[Standing]:
+        """How the limits of these callers stand. For the thread that decides: see `decided`."""
+        ...
 
     @property
     def readiness(self) -> str:

@@ -7,6 +7,7 @@ from sluicegate.admission.headers import anthropic, openai
 from sluicegate.admission.keyring import Keyring, key_digest
 from sluicegate.admission.limiter import LONGEST_USER, Admitted, Limiter, Spending, Wish
 from sluicegate.admission.limits import Excess, Lease
+from sluicegate.admission.standing import Standing, standing
 from sluicegate.admission.windows import Moment, begins
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Limiter",
     "Moment",
     "Spending",
+    "Standing",
     "Wish",
     "anthropic",
     "begins",
     "key_digest",
     "openai",
+    "standing",
 ]

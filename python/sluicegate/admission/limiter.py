@@ -146,12 +146,18 @@ class Limiter:
     def limits_users(self) -> bool:
         return self._users is not None
 
-    def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
-        """Count what other processes have used, those before this one among them."""
+    def limits_of(self, callers: Iterable[Caller]) -> list[Limit]:
+        """All limits of these callers, but for those of their users. What several share comes as often."""
+        found: list[Limit] = []
         for caller in callers:
             models = {name for _, _, limits in caller.limits for name in limits.models}
-            for model in ("", *models):
-                self._limits(Wish(caller, model, None, 0, None))
+            for model in ("", *sorted(models)):
+                found += self._limits(Wish(caller, model, None, 0, None))
+        return found
+
+    def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
+        """Count what other processes have used, those before this one among them."""
+        self.limits_of(callers)
         clock = Moment.now()
         sums: dict[tuple[int, int], tuple[Window, int]] = {}
         for each in spent:

@@ -6,9 +6,8 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -60,7 +59,7 @@ def usage(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
     if form == "json":
-        click.echo(json.dumps([_as_data(line) for line in lines], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([line.as_data() for line in lines], indent=2, ensure_ascii=False))
     elif form == "csv":
         _show_csv(groups, lines)
     else:
@@ -154,20 +153,9 @@ def _period(first: datetime | None, last: datetime | None) -> "Period":
     return Period(day(first), day(last))
 
 
-def _usd(cost: int) -> Decimal:
-    from sluicegate.ledger import PICO
-
-    return Decimal(cost) / PICO
-
-
-def _as_data(line: "Line") -> dict[str, Any]:
-    plain = f"{_usd(line.sums['cost']):f}"
-    return {**line.group, **line.sums, "cost": plain.rstrip("0").rstrip(".") if "." in plain else plain}
-
-
 def _show_csv(groups: Sequence[str], lines: "Sequence[Line]") -> None:
     writer = csv.writer(sys.stdout)
-    rows = [_as_data(line) for line in lines]
+    rows = [line.as_data() for line in lines]
     if rows:
         writer.writerow(rows[0])
         writer.writerows(row.values() for row in rows)
@@ -196,7 +184,7 @@ def _cell(line: "Line", name: str) -> str:
     if name in line.group:
         return line.group[name] or "-"
     if name == "cost":
-        return f"${_usd(sums['cost']):,.4f}"
+        return f"${line.usd:,.4f}"
     if name == "cached":
         return _share(sums["cached_input"], sums["input"]) if "cached_input" in sums else ""
     if name in ("failed", "estimated"):

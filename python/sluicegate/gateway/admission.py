@@ -139,6 +139,11 @@ class Admission:
         return self._keys.owners
 
     @property
+    def callers(self) -> list[Caller]:
+        """One for each key."""
+        return self._keys.callers
+
+    @property
     def digests(self) -> list[bytes] | None:
         """SHA-256 of the keys that may call, for the front to refuse others by; None: anyone may."""
         return self._keys.digests

@@ -4,13 +4,22 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC
 from urllib.parse import quote
 
 from sluicegate import _core
 from sluicegate._core import Decisions, Front
-from sluicegate.admission import Counters, Estimates, Keyring, Limiter, begins
+from sluicegate.admission import (
+    Caller,
+    Counters,
+    Estimates,
+    Keyring,
+    Limiter,
+    Standing,
+    begins,
+    standing,
+)
 from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.gateway import errors, exposition, health, models
@@ -138,6 +147,20 @@ class Gateway:
     def readiness(self) -> str:
         """`ready`, or why it is not."""
         return health.readiness(self._state)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """None where none is kept."""
+        return self._state.ledger
+
+    @property
+    def callers(self) -> list[Caller]:
+        """One for each key."""
+        return self._state.serving.admission.callers
+
+    def limits(self, callers: Iterable[Caller]) -> list[Standing]:
+        """How the limits of these callers stand. For the thread that decides: see `decided`."""
+        return standing(self._state.serving.admission.limiter.limits_of(callers), self._decider.under_way)
 
     async def decided(self, step: Callable[[], Answered]) -> Answered:
         """What `step` says on the thread that decides. It must not wait."""

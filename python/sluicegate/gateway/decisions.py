@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, PriceAsked, ResponsesRequest
+from sluicegate.admission import Admitted
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
 from sluicegate.gateway.admission import Refusal
@@ -70,6 +71,11 @@ class Decider:
     def open(self) -> int:
         """Requests that have been decided about and have not ended."""
         return len(self._calls)
+
+    @property
+    def under_way(self) -> list[Admitted]:
+        """What was held against limits and has not ended. For the thread that decides."""
+        return [call.admitted for call in self._calls.values() if call.admitted is not None]
 
     # === for any thread ===
 

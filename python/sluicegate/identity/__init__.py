@@ -1,6 +1,6 @@
 """Callers and keys in a database: making, changing and ending them, and who did that."""
 
-from sluicegate.identity.audit import AuditEntry, audited
+from sluicegate.identity.audit import AuditEntry, audited, note
 from sluicegate.identity.callers import change_caller, create_caller, find_caller, list_callers
 from sluicegate.identity.errors import Conflict, IdentityError, InvalidFields, NoSuchCaller, NoSuchKey
 from sluicegate.identity.keys import (
@@ -38,6 +38,7 @@ __all__ = [
     "is_key",
     "list_callers",
     "list_keys",
+    "note",
     "open_callers",
     "revoke_key",
     "rotate_key",

@@ -23,11 +23,12 @@ class AuditEntry:
     at: int
     """Microseconds since 1970."""
     actor: str
-    """`os:NAME`, a user of the machine; `token:NAME`, a token of the admin API."""
+    """`os:NAME`, a user of the machine; `token:NAME`, a token of the admin API; `socket`, its socket."""
     action: str
-    """`caller.create`, `caller.change`, `key.create`, `key.rotate`, `key.revoke`."""
+    """`caller.create`, `caller.change`, `key.create`, `key.rotate`, `key.revoke`, `deployment.eject`,
+    `deployment.restore`."""
     subject: str
-    """The id of the caller, or the public id of the key."""
+    """The id of the caller, the public id of the key, or the deployment's name."""
     change: Mapping[str, Any]
 
     def as_data(self) -> dict[str, Any]:
@@ -59,6 +60,16 @@ async def audited(
     return [
         AuditEntry(row.id, row.at, row.actor, row.action, row.subject, json.loads(row.change)) for row in rows
     ]
+
+
+async def note(database: Database, actor: str, action: str, subject: str) -> None:
+    """Put into the audit what somebody has done that is no change of callers or keys.
+
+    Raises `StoreUnavailable`.
+    """
+    values = {"at": int(time.time() * MICRO), "actor": actor[:128], "action": action, "subject": subject}
+    async with database.transaction("audit") as connection:
+        await connection.execute(insert(audit).values(**values, change=as_json({})))
 
 
 class Change:

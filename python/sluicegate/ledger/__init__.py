@@ -2,8 +2,9 @@
 
 from sluicegate.ledger.ledger import Ledger
 from sluicegate.ledger.place import ledger_faults, open_database
-from sluicegate.ledger.reports import GROUPS, Line, Period, report
+from sluicegate.ledger.reports import GROUPS, Line, Period, TooManyLines, report
 from sluicegate.ledger.row import PICO
+from sluicegate.ledger.rows import newest, row_with
 from sluicegate.ledger.spent import Spent
 
 __all__ = [
@@ -13,7 +14,10 @@ __all__ = [
     "Line",
     "Period",
     "Spent",
+    "TooManyLines",
     "ledger_faults",
+    "newest",
     "open_database",
     "report",
+    "row_with",
 ]

@@ -62,9 +62,9 @@ class Ledger:
         self.drops = config.when_full == "drop"
         """A request for which there is no room is served all the same."""
         self.journal: Journal | None = None
-        self._database = open_database(storage)
+        self.database = open_database(storage)
         gateway = f"{socket.gethostname()}:{os.getpid()}"
-        self._shipping = Shipping(self._database, config.zone, gateway, __version__, price)
+        self._shipping = Shipping(self.database, config.zone, gateway, __version__, price)
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._complained: dict[str, float] = {}
@@ -93,14 +93,14 @@ class Ledger:
         if self.journal.waiting:
             self._log.warning("ledger_behind", rows=self.journal.waiting)
         self.journal.close()
-        await self._database.close()
+        await self.database.close()
 
     async def spent(self, begins: Mapping[Calendar, date], *, users: bool) -> list[Spent]:
         """What was used lately, and since these days began, by earlier processes, too. Raises
         `StoreUnavailable`; waits for what they have left to be put into the database.
         """
         await self._recovered.wait()
-        return await spent(self._database, begins, time.time(), users=users)
+        return await spent(self.database, begins, time.time(), users=users)
 
     # === shipping ===
 
@@ -117,7 +117,7 @@ class Ledger:
                     looked = now
                     self._recovered.set()
                 if now - tidied >= _TIDY_SECONDS:
-                    await tidy(self._database, self._config.keep_days)
+                    await tidy(self.database, self._config.keep_days)
                     tidied = now
                 pause = INTERVAL_SECONDS
             except StoreUnavailable as error:

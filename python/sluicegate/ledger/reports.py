@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import ColumnElement, Table, func, select
 
+from sluicegate.ledger.row import PICO
 from sluicegate.ledger.schema import SUMS, usage_daily, usage_users
 from sluicegate.storage import Database
 
@@ -41,13 +43,32 @@ class Line:
     group: dict[str, str]
     sums: dict[str, int]
 
+    @property
+    def usd(self) -> Decimal:
+        return Decimal(self.sums["cost"]) / PICO
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON: the cost in USD, as plain decimal text."""
+        plain = f"{self.usd:f}"
+        cost = plain.rstrip("0").rstrip(".") if "." in plain else plain
+        return {**self.group, **self.sums, "cost": cost}
+
+
+class TooManyLines(ValueError):
+    """There are more groups than were wanted."""
+
 
 async def report(
-    database: Database, by: Sequence[str], period: Period, caller: str | None = None
+    database: Database,
+    by: Sequence[str],
+    period: Period,
+    caller: str | None = None,
+    *,
+    most: int | None = None,
 ) -> list[Line]:
     """A line for each group, the dearest first, but by day the days in their order. `caller`: of this one
-    alone, by its id or its name. Raises `StoreUnavailable`, and `ValueError` for groups that cannot be told
-    apart.
+    alone, by its id or its name. Raises `StoreUnavailable`, `ValueError` for groups that cannot be told
+    apart, and `TooManyLines` where there are more than `most`.
     """
     table: Table = usage_daily
     if "user" in by:
@@ -64,16 +85,26 @@ async def report(
     if period.last is not None:
         query = query.where(table.c.day <= period.last)
     if caller is not None:
-        same = table.c.caller_id == caller
-        query = query.where(same | (table.c.caller == caller) if "caller" in table.c else same)
+        query = query.where(of_caller(table, caller))
     query = query.group_by(*columns)
+    if most is not None:
+        query = query.limit(most + 1)
     async with database.read("usage") as connection:
         found = (await connection.execute(query)).all()
+    if most is not None and len(found) > most:
+        raise TooManyLines(f"there are more than {most} groups")
     lines = [_line(by, sums, row, bool(shown)) for row in found]
     lines.sort(key=lambda line: tuple(line.group.values()))
     if "day" not in by:
         lines.sort(key=lambda line: (-line.sums["cost"], -line.sums["requests"]))
     return [line for line in lines if any(line.sums.values())]
+
+
+def of_caller(table: Table, caller: str) -> ColumnElement[bool]:
+    """Of this caller alone, by its id or its name."""
+    # Ids that people give are kept with a mark, beside those that are made of keys.
+    same = table.c.caller_id.in_((caller, f"id:{caller}"))
+    return same | (table.c.caller == caller) if "caller" in table.c else same
 
 
 def _line(by: Sequence[str], sums: Sequence[str], row: Any, named: bool) -> Line:

@@ -13,8 +13,9 @@ from typing import Any
 
 from granian.constants import SSLProtocols
 
-from sluicegate.admin import Guard, HostRule, Identity, Tokens, Watched, admin_api
+from sluicegate.admin import SOCKET, Guard, HostRule, Identity, Tokens, Watched, admin_api
 from sluicegate.config import AdminConfig, StorageConfig, TlsConfig
+from sluicegate.identity import open_callers
 from sluicegate.server.address import Address, hold_address
 from sluicegate.server.certificate import check_certificate
 from sluicegate.server.embedded import Embedded, SocketDirectory
@@ -46,13 +47,14 @@ class AdminListener:
         self._directory: SocketDirectory | None = None
         self._servers: list[Embedded] = []
         self._token_file: Path | None = None
-        application = admin_api(gateway)
+        self._callers = open_callers(storage)
+        application = admin_api(gateway, self._callers)
         try:
             if config.socket is not None:
                 self._socket = Path(config.socket)
                 _make_way(self._socket)
                 self._directory = SocketDirectory("s", self._socket.parent)
-                identity = Identity("socket", "operate")
+                identity = Identity(SOCKET, "operate")
                 guard = Guard(application, log, hosts=None, tokens=None, identity=identity)
                 self._servers.append(_server(guard, self._directory.socket, None))
             if config.port is not None:
@@ -103,6 +105,7 @@ class AdminListener:
         """End what is served. Idempotent."""
         for server in self._servers:
             await server.stop()
+        await self._callers.close()
         self.release()
 
     def release(self) -> None:

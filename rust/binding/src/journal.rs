@@ -284,6 +284,19 @@ impl PyJournal {
         }
     }
 
+    #[pyo3(signature = (after, most))]
+    fn live<'py>(
+        &self,
+        py: Python<'py>,
+        after: Option<&str>,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let after = after.map(uuid::Uuid::parse_str).transpose();
+        let after = after.map_err(|_| PyValueError::new_err("`after` is no id"))?;
+        let rows = py.detach(|| self.inner.live(after, most));
+        py_rows(py, &rows)
+    }
+
     fn prepare(&self, py: Python<'_>) -> PyResult<bool> {
         match py.detach(|| self.inner.prepare()) {
             Ok(()) => Ok(true),

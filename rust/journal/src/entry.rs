@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::journal::{Over, Shared};
 use crate::layout::{
-    ATTEMPTS, BYTES, FIRST_TOKEN, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID, closing_words,
-    moved_words, usage_words,
+    ATTEMPTS, BYTES, FIRST_TOKEN, LEFT, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID,
+    closing_words, moved_words, usage_words,
 };
 use crate::record::{Attempt, Closing, ClosingTexts, Counts, UNKNOWN};
 
@@ -130,6 +130,9 @@ impl Drop for Entry {
             return;
         };
         if self.attempts > 0 {
+            over.segment
+                .words
+                .store(over.at + STATE, LEFT, Ordering::Release);
             return self.end(over);
         }
         over.segment

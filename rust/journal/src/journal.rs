@@ -13,6 +13,9 @@ use uuid::Uuid;
 
 use crate::entry::Entry;
 use crate::layout::{self, SHIPPED, STATE, read_all};
+use crate::live::open_in;
+#[cfg(doc)]
+use crate::record::Ending;
 use crate::record::{Opening, OpeningTexts, Row};
 use crate::segment::{
     SEGMENT_BYTES, Segment, remove_unfinished, segments_in, seize, sync_folder, words_of,
@@ -286,6 +289,26 @@ impl Journal {
     #[must_use]
     pub fn opened(&self) -> usize {
         self.shared.open.load(Ordering::Acquire)
+    }
+
+    /// At most `most` of the records that are open now, those with ids after `after` alone, by their ids: oldest
+    /// first. They end as [`Ending::Interrupted`] with what was seen by now.
+    #[must_use]
+    pub fn live(&self, after: Option<Uuid>, most: usize) -> Vec<Row> {
+        let files = lock(&self.shared.files);
+        let mut segments: Vec<_> = files.retired.clone();
+        segments.extend(files.current.clone());
+        drop(files);
+        let after = after.map_or(0, |id| id.as_u128());
+        let mut rows: Vec<_> = segments
+            .iter()
+            .filter(|segment| segment.live.load(Ordering::Acquire) > 0)
+            .flat_map(|segment| open_in(&segment.words, segment.next.load(Ordering::Acquire)))
+            .filter(|row| row.id > after)
+            .collect();
+        rows.sort_unstable_by_key(|row| row.id);
+        rows.truncate(most);
+        rows
     }
 
     /// Bytes of all segments in the folder, whoever's they are.

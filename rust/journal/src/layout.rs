@@ -48,6 +48,8 @@ pub(crate) const CLOSED: u64 = 1 << 32;
 pub(crate) const VOID: u64 = 2 << 32;
 /// It is in the ledger.
 pub(crate) const SHIPPED: u64 = 3 << 32;
+/// It is over, and nobody closed it: read as one that is open, but for those who look at what is.
+pub(crate) const LEFT: u64 = 4 << 32;
 const STATE_MASK: u64 = 0xffff_ffff_0000_0000;
 
 /// The longest record, in words.
@@ -146,23 +148,27 @@ pub(crate) fn closing_words(
     (SEEN, words, state)
 }
 
-/// The record at the beginning of `words`, and its length in words. Nothing in it is trusted.
-pub(crate) fn read(words: &[u64]) -> Option<(usize, Option<Row>)> {
-    let tag = *words.first()?;
+/// Words of the record that begins with this tag; none where it is no tag.
+pub(crate) fn length(tag: u64) -> Option<usize> {
     if tag & TAG_MASK != TAG {
         return None;
     }
     let length = usize::try_from(tag & !TAG_MASK).ok()?;
-    if length > LONGEST {
-        return None;
-    }
+    (length <= LONGEST).then_some(length)
+}
+
+/// Where what is seen begins in a record.
+pub(crate) fn seen_at(words: &[u64]) -> Option<usize> {
+    let text_words = usize::try_from(*words.get(HEAD + OPENING - 1)?).ok()?;
+    (text_words <= MOST_OPENING_TEXT).then_some(HEAD + OPENING + text_words)
+}
+
+/// The record at the beginning of `words`, and its length in words. Nothing in it is trusted.
+pub(crate) fn read(words: &[u64]) -> Option<(usize, Option<Row>)> {
+    let length = length(*words.first()?)?;
     let words = words.get(..length)?;
     let state = *words.get(STATE)?;
-    let text_words = usize::try_from(*words.get(HEAD + OPENING - 1)?).ok()?;
-    if text_words > MOST_OPENING_TEXT {
-        return None;
-    }
-    let seen_at = HEAD + OPENING + text_words;
+    let seen_at = seen_at(words)?;
     let opening = words.get(HEAD..seen_at)?;
     if u64::from(crc_of(opening)) != *words.get(1)?
         || length != seen_at + SEEN + CLOSING + CLOSING_TEXT

@@ -18,10 +18,12 @@
 //! | `map` | a mapped file: the only unsafe code |
 //! | `segment` | files, their locks and their names |
 //! | `journal`, `entry` | one process's journal, and one request's entry in it |
+//! | `live` | the records that are open, for whoever looks on |
 
 mod entry;
 mod journal;
 mod layout;
+mod live;
 mod map;
 mod packed;
 mod record;

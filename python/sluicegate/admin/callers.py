@@ -1,0 +1,187 @@
+"""`/callers` and `/keys`: who may call, and how much of their limits is left."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue, RootModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.admin.answers import answer, not_found, page
+from sluicegate.admin.asking import AskedBody, Paged, Text, body, no_body, parameters
+from sluicegate.admin.changes import Changes
+from sluicegate.admin.guard import identity_of
+from sluicegate.admin.watched import Watched
+from sluicegate.admission import Standing
+from sluicegate.config import Expiry
+from sluicegate.identity import (
+    OVERLAP_SECONDS,
+    MadeKey,
+    change_caller,
+    create_caller,
+    create_key,
+    find_caller,
+    list_callers,
+    list_keys,
+    revoke_key,
+    rotate_key,
+)
+from sluicegate.ledger import PICO
+from sluicegate.storage import Database
+
+_MOST_DAYS = 366
+
+
+class _Listed(Paged):
+    after: Text | None = None
+    """The id that the page before ended with."""
+
+
+class _Members(RootModel[dict[str, JsonValue]]):
+    """What becomes of them says who makes them."""
+
+
+class _Rotation(AskedBody):
+    overlap: Annotated[float, Field(ge=0, le=_MOST_DAYS * 24 * 3600)] = OVERLAP_SECONDS
+    """Seconds for which the old key works on."""
+    expires: Expiry | None = None
+
+
+class Callers:
+    def __init__(self, gateway: Watched, database: Database, changes: Changes) -> None:
+        self._gateway = gateway
+        self._database = database
+        self._changes = changes
+
+    async def list(self, request: Request) -> Response:
+        asked = parameters(request, _Listed)
+        found = await self._database.undisturbed(list_callers(self._database, self._gateway.config))
+        return _page([caller.as_data() for caller in found], asked)
+
+    async def create(self, request: Request) -> Response:
+        members = await body(request, _Members)
+        made = await self._database.undisturbed(
+            create_caller(self._database, self._gateway.config, members.root, _actor(request))
+        )
+        self._changes.tell(request, "caller.create", made.id)
+        return answer(made.as_data(), 201)
+
+    async def show(self, request: Request) -> Response:
+        found = await self._database.undisturbed(
+            find_caller(self._database, self._gateway.config, _id(request))
+        )
+        return answer(found.as_data())
+
+    async def change(self, request: Request) -> Response:
+        members = await body(request, _Members)
+        return await self._change(request, members.root)
+
+    async def disable(self, request: Request) -> Response:
+        """It may not call any more. What it has used stays, and so does its name."""
+        await no_body(request)
+        return await self._change(request, {"disabled": True})
+
+    async def _change(self, request: Request, members: dict[str, JsonValue]) -> Response:
+        changed = await self._database.undisturbed(
+            change_caller(self._database, self._gateway.config, _id(request), members, _actor(request))
+        )
+        self._changes.tell(request, "caller.change", changed.id)
+        return answer(changed.as_data())
+
+    async def limits(self, request: Request) -> Response:
+        asked = parameters(request, _Listed)
+        name = _id(request)
+        gateway = self._gateway
+        owners = (name, f"id:{name}")
+        callers = [each for each in gateway.callers if each.owner in owners]
+        callers = callers or [each for each in gateway.callers if each.name == name]
+        if not callers:
+            # Whoever has no key has used nothing, but who is nobody has no limits either.
+            await self._database.undisturbed(find_caller(self._database, gateway.config, name))
+        found = await gateway.decided(lambda: gateway.limits(callers))
+        return _page([{"id": each.name, **_standing(each)} for each in found], asked)
+
+    # === keys ===
+
+    async def keys(self, request: Request) -> Response:
+        asked = parameters(request, _Listed)
+        found = await self._database.undisturbed(
+            list_keys(self._database, self._gateway.config, _id(request))
+        )
+        now = time.time()
+        return _page([key.as_data(now) for key in found], asked)
+
+    async def create_key(self, request: Request) -> Response:
+        members = await body(request, _Members)
+        made = await self._database.undisturbed(
+            create_key(self._database, self._gateway.config, _id(request), members.root, _actor(request))
+        )
+        self._changes.tell(request, "key.create", made.key.id)
+        return answer(_made(made), 201)
+
+    async def rotate_key(self, request: Request) -> Response:
+        asked = await body(request, _Rotation, optional=True)
+        rotated = rotate_key(
+            self._database, _id(request), _actor(request), overlap=asked.overlap, expires=asked.expires
+        )
+        made, old = await self._database.undisturbed(rotated)
+        self._changes.tell(request, "key.rotate", old.id)
+        return answer({**_made(made), "replaced": old.as_data(time.time())}, 201)
+
+    async def revoke_key(self, request: Request) -> Response:
+        await no_body(request)
+        revoked = await self._database.undisturbed(revoke_key(self._database, _id(request), _actor(request)))
+        self._changes.tell(request, "key.revoke", revoked.id)
+        return answer(revoked.as_data(time.time()))
+
+
+def _id(request: Request) -> str:
+    id: str = request.path_params["id"]
+    return id
+
+
+def _actor(request: Request) -> str:
+    return identity_of(request.scope).actor
+
+
+def _page(found: "list[dict[str, Any]]", asked: _Listed) -> Response:
+    first = 0
+    if asked.after is not None:
+        places = [place for place, each in enumerate(found) if each["id"] == asked.after]
+        if not places:
+            raise not_found("entry", asked.after)
+        first = places[0] + 1
+    shown = found[first : first + asked.limit]
+    return page(shown, shown[-1]["id"] if first + len(shown) < len(found) else None)
+
+
+def _made(made: MadeKey) -> dict[str, Any]:
+    """The only answer that has a key in it."""
+    return {**made.key.as_data(time.time()), "key": made.text}
+
+
+def _standing(each: Standing) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    amounts: dict[str, Any] = {
+        "limit": each.limit,
+        "used": each.used,
+        "reserved": each.reserved,
+        "remaining": each.remaining,
+    }
+    if each.resource == "cost":
+        amounts = {name: _usd(amount) for name, amount in amounts.items()}
+    resets = now + timedelta(seconds=each.reset)
+    return {
+        "resource": each.resource,
+        "window": each.window or None,
+        **amounts,
+        "resets_at": resets.isoformat(timespec="milliseconds") if each.window else None,
+    }
+
+
+def _usd(amount: int) -> str:
+    """Plain decimal text, as the ledger's reports have it."""
+    plain = f"{Decimal(amount) / PICO:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain

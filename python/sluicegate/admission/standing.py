@@ -1,0 +1,76 @@
+"""How much is left of limits, for people."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sluicegate.admission.counters import Resource
+from sluicegate.admission.limiter import Admitted
+from sluicegate.admission.limits import Limit
+from sluicegate.admission.windows import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One limit. Costs are whole numbers of 10⁻¹² USD."""
+
+    name: str
+    """For people: `600 requests a minute of the caller search`."""
+    resource: Resource
+    window: str
+    """`minute`, `day`, …; empty: what is under way."""
+    limit: int
+    used: int
+    """What is reserved is part of it."""
+    reserved: int
+    """By requests under way: what they are expected to use."""
+    remaining: int
+    reset: float
+    """Seconds until nothing of what is counted by now counts."""
+
+
+def standing(limits: Iterable[Limit], under_way: Iterable[Admitted]) -> list[Standing]:
+    """How each of `limits` stands; `under_way`: all that was let in and has not ended. For the thread that
+    decides.
+    """
+    known = {id(limit.window): limit for limit in limits}
+    reserved = _reserved(known, under_way)
+    clock = Moment.now()
+    found = []
+    for place, limit in known.items():
+        window = limit.window
+        window.advance(clock)
+        used = max(0, window.used)
+        found.append(
+            Standing(
+                name=limit.name,
+                resource=limit.resource,
+                window=limit.unit,
+                limit=limit.amount,
+                used=used,
+                # A request may have been let in before this window began, and the estimate of a cost is cut.
+                reserved=min(reserved[place], used),
+                remaining=max(0, limit.amount - used),
+                reset=window.reset(clock),
+            )
+        )
+    return found
+
+
+def _reserved(known: Mapping[int, Limit], under_way: Iterable[Admitted]) -> dict[int, int]:
+    """By the identity of its window: what requests under way hold of each limit."""
+    reserved = dict.fromkeys(known, 0)
+    for admitted in under_way:
+        demand = admitted.demand
+        for limit in admitted.lease.limits:
+            place = id(limit.window)
+            if place in reserved:
+                resource = limit.resource
+                if resource == "tokens":
+                    reserved[place] += demand.input + demand.output
+                elif resource == "requests":
+                    reserved[place] += demand.requests
+                elif resource == "cost":
+                    reserved[place] += demand.cost
+                else:
+                    reserved[place] += demand.concurrent
+    return reserved
