@@ -26,6 +26,7 @@ __all__ = [
     "Exchange",
     "Failed",
     "Fault",
+    "FirstOutput",
     "Front",
     "HarmonyDecoder",
     "Journal",

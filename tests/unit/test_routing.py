@@ -84,7 +84,7 @@ def test_a_model_that_it_lacks_does_not_have_it_left_alone() -> None:
     spare = ModelTable(load_data(config)).upstream("spare")
     assert spare is not None
     body = b'{"error":{"code":"model_not_found","message":"The model `x` does not exist"}}'
-    fault = FakeFault("status", status=404, body=body)
+    fault: Any = FakeFault("status", status=404, body=body)
     assert spare.deployments[0].verdict(fault, 0.0).effect is Effect.SUCCESS
 
 
