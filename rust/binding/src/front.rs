@@ -183,18 +183,10 @@ fn passthrough((name, path, methods, model, upstream): &PyPassthrough) -> PyResu
         (Some("path"), None) => Goes::Path,
         _ => return Err(wrong("it needs a model or an upstream")),
     };
-    if pattern.names_model() != (goes == Goes::Path) {
-        return Err(wrong(
-            "its path has a {model}, or its model is in the path, and not both",
-        ));
-    }
     let methods = methods.iter().map(|method| parsed_method(method));
-    Ok(Passthrough {
-        name: name.as_str().into(),
-        pattern,
-        methods: methods.collect::<PyResult<_>>()?,
-        goes,
-    })
+    let methods = methods.collect::<PyResult<_>>()?;
+    Passthrough::new(name.clone(), pattern, methods, goes)
+        .ok_or_else(|| wrong("its path has a {model}, or its model is in the path, and not both"))
 }
 
 fn parsed_method(method: &str) -> PyResult<Method> {
@@ -325,7 +317,7 @@ impl PyFront {
     fn passthrough_methods(&self, path: &str) -> Vec<(String, String)> {
         let methods = self.inner.passthrough_methods(path).into_iter();
         methods
-            .map(|(method, name)| (method.to_string(), name.into()))
+            .map(|(method, name)| (method.to_string(), name))
             .collect()
     }
 

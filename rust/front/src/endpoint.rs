@@ -1,5 +1,6 @@
 //! The paths that are forwarded to upstreams: one table, and those of an operator's own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
@@ -7,44 +8,58 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use sluicegate_core::api::Api;
 use sluicegate_relay::Replies;
 
-use crate::passthrough::{Goes, Passthrough};
+use crate::passthrough::Passthrough;
 use crate::refusal::Form;
 
-/// What there is to know of a path.
-struct Row {
-    path: &'static str,
-    name: &'static str,
-    api: Api,
-    asks: Asks,
+/// What there is to know of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Empty for an operator's own, which may be at many paths.
+    pub(crate) path: &'static str,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) api: Api,
+    pub(crate) asks: Asks,
     /// What a reply may be beside JSON and events.
-    replies: Replies,
+    pub(crate) replies: Replies,
+    /// The upstream that all of its requests go to, whatever model they are for.
+    pub(crate) upstream: Option<Box<str>>,
 }
 
 /// What a request's body is, and where its model is named.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
     /// An object, by its member `model`. It is read whole.
     Json,
     /// `multipart/form-data`, by its field `model`; it is sent on as it comes. Or an object, where it says that it is
     /// JSON.
     Form,
+    /// Anything, and not in the body; it is sent on as it comes.
+    Anything,
+}
+
+const fn known(
+    path: &'static str,
+    name: &'static str,
+    api: Api,
+    asks: Asks,
+    replies: Replies,
+) -> Row {
+    Row {
+        path,
+        name: Cow::Borrowed(name),
+        api,
+        asks,
+        replies,
+        upstream: None,
+    }
 }
 
 const fn row(path: &'static str, name: &'static str, api: Api, replies: Replies) -> Row {
-    Row {
-        path,
-        name,
-        api,
-        asks: Asks::Json,
-        replies,
-    }
+    known(path, name, api, Asks::Json, replies)
 }
 
 const fn form(path: &'static str, name: &'static str, replies: Replies) -> Row {
-    Row {
-        asks: Asks::Form,
-        ..row(path, name, Api::Other, replies)
-    }
+    known(path, name, Api::Other, Asks::Form, replies)
 }
 
 /// Each path that clients POST to.
@@ -114,34 +129,29 @@ impl Endpoint {
         Endpoint(Kind::Own(Arc::clone(own)))
     }
 
+    fn row(&self) -> &Row {
+        match &self.0 {
+            Kind::Known(row) => row,
+            Kind::Own(own) => &own.row,
+        }
+    }
+
     /// Where clients find it; empty for an operator's own, which may be at many paths.
     #[must_use]
     pub fn path(&self) -> &'static str {
-        match &self.0 {
-            Kind::Known(row) => row.path,
-            Kind::Own(_) => "",
-        }
+        self.row().path
     }
 
     /// Its name in logs and metrics, which several paths may share.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.0 {
-            Kind::Known(row) => row.name,
-            Kind::Own(own) => &own.name,
-        }
+        &self.row().name
     }
 
     /// The upstream that all of its requests go to, whatever model they are for.
     #[must_use]
     pub fn upstream(&self) -> Option<&str> {
-        match &self.0 {
-            Kind::Own(own) => match &own.goes {
-                Goes::Upstream(name) => Some(name),
-                _ => None,
-            },
-            Kind::Known(_) => None,
-        }
+        self.row().upstream.as_deref()
     }
 
     /// How its errors are written for a client that sends these headers.
@@ -160,56 +170,38 @@ impl Endpoint {
     }
 
     pub(crate) fn api(&self) -> Api {
-        match &self.0 {
-            Kind::Known(row) => row.api,
-            Kind::Own(_) => Api::Other,
-        }
+        self.row().api
     }
 
     pub(crate) fn replies(&self) -> Replies {
-        match &self.0 {
-            Kind::Known(row) => row.replies,
-            Kind::Own(_) => Replies::Any,
-        }
+        self.row().replies
     }
 
     /// How the body of a request with these headers is read.
     pub(crate) fn takes<'a>(&self, headers: &'a HeaderMap) -> Takes<'a> {
-        let content_type = || {
-            let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-            given.unwrap_or_default()
-        };
-        match &self.0 {
-            Kind::Known(row) if row.asks == Asks::Form && !is_json(content_type()) => {
-                Takes::Form(content_type())
-            }
-            Kind::Known(_) => Takes::Json,
-            Kind::Own(own) => match own.goes {
-                Goes::Json => Takes::Json,
-                Goes::Form => Takes::Form(content_type()),
-                Goes::Upstream(_) | Goes::Path => Takes::Anything,
-            },
+        let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let given = given.unwrap_or_default();
+        let json = b"application/json";
+        let is_json = given
+            .get(..json.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(json));
+        match self.row().asks {
+            Asks::Anything => Takes::Anything,
+            Asks::Form if !is_json => Takes::Form(given),
+            Asks::Form | Asks::Json => Takes::Json,
         }
     }
 
-    /// Whether a request may be sent to an upstream that may have got it before.
+    /// Whether a request may be sent to an upstream that may have got it before. Of one that is for no model nothing is
+    /// known but what its method says (RFC 9110, section 9.2.2).
     pub(crate) fn may_repeat(&self, method: &Method) -> bool {
-        match &self.0 {
-            Kind::Known(_) => true,
-            Kind::Own(own) => own.may_repeat(method),
-        }
+        self.row().upstream.is_none() || method.is_idempotent()
     }
 
     /// It asks for no reply of a model, but how many tokens its input has.
     pub(crate) fn counts(&self) -> bool {
         self.name() == "count_tokens"
     }
-}
-
-fn is_json(content_type: &[u8]) -> bool {
-    let json = b"application/json";
-    let start = content_type.get(..json.len());
-    start.is_some_and(|start| start.eq_ignore_ascii_case(json))
 }
 
 /// Where a request goes.

@@ -95,7 +95,7 @@ impl Front {
 
     /// The methods that the operator's own paths have at `path`, each with the endpoint's name.
     #[must_use]
-    pub fn passthrough_methods(&self, path: &str) -> Vec<(Method, Box<str>)> {
+    pub fn passthrough_methods(&self, path: &str) -> Vec<(Method, String)> {
         self.state.settings().passthroughs.methods(path)
     }
 

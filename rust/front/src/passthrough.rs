@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
+use sluicegate_core::api::Api;
+use sluicegate_relay::Replies;
 
-use crate::endpoint::{Endpoint, Target};
+use crate::endpoint::{Asks, Endpoint, Row, Target};
 
 /// Stands for the model's name in a pattern, and in the path that a request goes up with.
 const MODEL: &str = "{model}";
@@ -16,14 +18,9 @@ const MODEL: &str = "{model}";
 /// A path of the operator's own, or all paths that begin like it.
 #[derive(Debug)]
 pub struct Passthrough {
-    /// What logs, metrics and the rights of callers call it.
-    pub name: Box<str>,
-    /// Which paths it is.
-    pub pattern: Pattern,
-    /// Its methods.
-    pub methods: Box<[Method]>,
-    /// Where its requests go.
-    pub goes: Goes,
+    pub(crate) row: Row,
+    pattern: Pattern,
+    methods: Box<[Method]>,
 }
 
 /// Where requests go.
@@ -40,10 +37,32 @@ pub enum Goes {
 }
 
 impl Passthrough {
-    /// What a request does there may be done twice. Of a path that leads to an upstream nothing is known but what its
-    /// method says (RFC 9110, section 9.2.2); one that leads to a model asks for what the model says.
-    pub(crate) fn may_repeat(&self, method: &Method) -> bool {
-        method.is_idempotent() || !matches!(self.goes, Goes::Upstream(_))
+    /// A path that logs, metrics and the rights of callers call `name`. None where it has a place for a model's name, and
+    /// its model is named elsewhere or nowhere, or the other way round.
+    #[must_use]
+    pub fn new(name: String, pattern: Pattern, methods: Box<[Method]>, goes: Goes) -> Option<Self> {
+        if pattern.names_model() != (goes == Goes::Path) {
+            return None;
+        }
+        let (asks, upstream) = match goes {
+            Goes::Upstream(upstream) => (Asks::Anything, Some(upstream)),
+            Goes::Json => (Asks::Json, None),
+            Goes::Form => (Asks::Form, None),
+            Goes::Path => (Asks::Anything, None),
+        };
+        let row = Row {
+            path: "",
+            name: name.into(),
+            api: Api::Other,
+            asks,
+            replies: Replies::Any,
+            upstream,
+        };
+        Some(Self {
+            row,
+            pattern,
+            methods,
+        })
     }
 }
 
@@ -90,8 +109,7 @@ impl Pattern {
     }
 
     /// Whether there is a place for a model's name in it.
-    #[must_use]
-    pub fn names_model(&self) -> bool {
+    fn names_model(&self) -> bool {
         let mut segments = self.segments.iter();
         segments.any(|segment| matches!(segment, Segment::Model(..)))
     }
@@ -182,12 +200,12 @@ impl Passthroughs {
     }
 
     /// The methods that there are at `path`, each with the name of what is there.
-    pub(crate) fn methods(&self, path: &str) -> Vec<(Method, Box<str>)> {
-        let mut methods: Vec<(Method, Box<str>)> = Vec::new();
+    pub(crate) fn methods(&self, path: &str) -> Vec<(Method, String)> {
+        let mut methods: Vec<(Method, String)> = Vec::new();
         for (found, ..) in self.at(path) {
             for method in &found.methods {
                 if methods.iter().all(|(known, _)| known != method) {
-                    methods.push((method.clone(), found.name.clone()));
+                    methods.push((method.clone(), found.row.name.to_string()));
                 }
             }
         }
@@ -212,15 +230,13 @@ impl Passthroughs {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn own(path: &str, methods: &[Method], goes: Goes) -> Passthrough {
-        Passthrough {
-            name: path.into(),
-            pattern: Pattern::new(path).unwrap(),
-            methods: methods.into(),
-            goes,
-        }
+        let pattern = Pattern::new(path).unwrap();
+        Passthrough::new(path.into(), pattern, methods.into(), goes).unwrap()
     }
 
     /// What `pattern` makes of `path`.
@@ -294,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_step_out_of_a_path_is_not_below_it() {
-        let all = Passthroughs::from_iter([own("/v1/files/*", &[Method::GET], Goes::Path)]);
+        let all = Passthroughs::from_iter([own("/v1/files/*", &[Method::GET], Goes::Json)]);
         for path in [
             "/v1/files/../admin",
             "/v1/files/a/..",
@@ -313,6 +329,37 @@ mod tests {
             "/v1/files/a;..",
         ] {
             assert!(all.find(&Method::GET, path, None).is_some(), "{path}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a client sends: what is forwarded stays below what the operator has named, for any server that takes
+        /// escapes, empty segments and parameters off before it follows the steps.
+        #[test]
+        fn no_path_leads_out(path in r"(/|\.|%2e|%2E|%2f|\\|%5c|;|a|%61|\{model\}|%){0,12}") {
+            let all = Passthroughs::from_iter([
+                own("/v1/files/*", &[Method::GET], Goes::Json),
+                own("/v1/{model}/*", &[Method::GET], Goes::Path),
+            ]);
+            for base in ["/v1/files/", "/v1/"] {
+                let path = format!("{base}{path}");
+                let Some(target) = all.find(&Method::GET, &path, None) else {
+                    continue;
+                };
+                prop_assert!(target.path.starts_with("/v1/"));
+                let named = target.model.is_some();
+                prop_assert_eq!(target.path.matches(MODEL).count(), usize::from(named));
+                let plain = percent_decode_str(&path).decode_utf8_lossy().replace('\\', "/");
+                let mut depth = 0;
+                for segment in plain.split('/').filter(|segment| !segment.is_empty()) {
+                    match segment.split(';').next() {
+                        Some("..") => depth -= 1,
+                        Some(".") => {}
+                        _ => depth += 1,
+                    }
+                    prop_assert!(depth > 0, "{path}");
+                }
+            }
         }
     }
 
@@ -338,8 +385,6 @@ mod tests {
         ] {
             assert_eq!(Pattern::new(text), None, "{text}");
         }
-        assert!(Pattern::new("/a/{model}/*").unwrap().names_model());
-        assert!(!Pattern::new("/a/*").unwrap().names_model());
     }
 
     #[test]
@@ -362,7 +407,7 @@ mod tests {
         assert_eq!(upstream(Method::POST, "/v1/files/1").unwrap(), "b");
         assert_eq!(upstream(Method::DELETE, "/v1/files/1"), None);
         let methods = all.methods("/v1/files");
-        let names = |of: Vec<(Method, Box<str>)>| {
+        let names = |of: Vec<(Method, String)>| {
             of.into_iter()
                 .map(|(method, name)| format!("{method} {name}"))
                 .collect::<Vec<_>>()
@@ -373,16 +418,22 @@ mod tests {
 
     #[test]
     fn only_what_may_be_done_twice_is_repeated() {
-        let files = own("/v1/files", &[], Goes::Upstream("a".into()));
+        let endpoint = |goes| Endpoint::own(&Arc::new(own("/v1/files", &[], goes)));
+        let (files, classify) = (endpoint(Goes::Upstream("a".into())), endpoint(Goes::Json));
         for method in [Method::GET, Method::PUT, Method::DELETE] {
             assert!(files.may_repeat(&method), "{method}");
         }
         for method in [Method::POST, Method::PATCH] {
             assert!(!files.may_repeat(&method), "{method}");
-            assert!(
-                own("/classify", &[], Goes::Json).may_repeat(&method),
-                "{method}"
-            );
+            assert!(classify.may_repeat(&method), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_named_in_one_place() {
+        for (path, goes) in [("/a", Goes::Path), ("/{model}", Goes::Json)] {
+            let pattern = Pattern::new(path).unwrap();
+            assert!(Passthrough::new("a".into(), pattern, [].into(), goes).is_none());
         }
     }
 }
