@@ -287,6 +287,28 @@ async def test_a_socket_that_was_left_is_replaced_and_one_in_use_is_not(
     assert not path.exists()
 
 
+@pytest.mark.asyncio(loop_scope="function")
+async def test_two_processes_on_one_port_share_the_address_and_the_newer_has_the_socket(
+    gateway: StartGateway, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    path = tmp_path / "admin.sock"
+    config = {**plain(upstream, socket=str(path), tokens=TOKENS), "server": {"reuse_port": True}}
+    old = await gateway(config)
+    address = await admin_address(old)
+    config["server"]["port"] = int(old.base_url.rpartition(":")[2])
+    config["admin"]["port"] = int(address.rpartition(":")[2])
+    new = await gateway(config)
+    assert await admin_address(new) == address
+    assert await old.stop() == 0
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as local:
+        assert (await local.get("/readyz")).json() == {"status": "ready"}
+    async with admin_client(address, VIEWER) as viewer:
+        assert (await viewer.get("/metrics")).status_code == 200
+    assert await new.stop() == 0
+    assert not path.exists()
+
+
 def plain(upstream: ScriptedUpstream, **admin: Any) -> dict[str, Any]:
     storage = admin.pop("storage", {})
     return {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.config import Config, check_file, load_change, load_file
+from sluicegate.config import Config, LedgerConfig, changed_settings, check_file, load_change, load_file
 from sluicegate.errors import ConfigurationError
 
 KEYS_LAST = """\
@@ -134,3 +134,10 @@ def test_all_faults_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_change(file, running)
     assert {fault.path for fault in caught.value.faults} == {"", "server.port", "upstreams", "models"}
+
+
+def test_a_section_that_is_new_or_gone_is_a_change_of_itself() -> None:
+    ledger = LedgerConfig()
+    assert changed_settings(None, ledger, "ledger") == changed_settings(ledger, None, "ledger") == ["ledger"]
+    assert changed_settings(None, None, "ledger") == []
+    assert changed_settings(ledger, LedgerConfig(keep_days=1), "ledger") == ["ledger.keep_days"]

@@ -489,3 +489,24 @@ def test_a_breaker_does_as_its_reference_does(seed: int) -> None:
             breaker.failed(now, "why", trial=trial, in_a_row=effect is Effect.FAILURE)
         reference.end(now, effect, trial)
     assert 0 < opened < 4000
+
+
+def test_whoever_says_that_it_is_well_ends_what_it_was_left_alone_for() -> None:
+    stand = Stand()
+    one = stand.one
+    for _ in range(5):
+        one.ended(BAD, stand.now)
+    for _ in range(5):
+        stand.two.ended(LOST, stand.now)
+    assert one.state(stand.now) is State.EJECTED
+    assert stand.reach.state(stand.now) is State.EJECTED
+    moves = stand.notes.moves
+    one.restore(stand.now)
+    assert one.usable(stand.now).yes
+    assert stand.two.usable(stand.now).yes, "its upstream is well, too"
+    assert one.weight(stand.now) == 1.0
+    assert stand.notes.moves > moves
+    one.ended(busy(30.0), stand.now)
+    assert one.state(stand.now) is State.RESTING
+    one.restore(stand.now)
+    assert one.usable(stand.now).yes

@@ -1,5 +1,6 @@
 """The admin API as an ASGI application."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,7 @@ def admin_api(gateway: Watched, database: Database) -> Starlette:
 class _State:
     def __init__(self, gateway: Watched) -> None:
         self._gateway = gateway
+        self._rendering = asyncio.Lock()
 
     async def healthz(self, request: Request) -> Response:
         return answer({"status": "ok"})
@@ -74,7 +76,9 @@ class _State:
         return answer({"status": readiness}, 200 if readiness == "ready" else 503)
 
     async def metrics(self, request: Request) -> Response:
-        content_type, body = await self._gateway.exposition(request.headers.get("accept", ""))
+        # It takes a thread's time: as many scrapers as there may be share one.
+        async with self._rendering:
+            content_type, body = await self._gateway.exposition(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
 

@@ -1,19 +1,22 @@
 """`/deployments`: how each is doing; taking one off, and putting it back."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from sluicegate.admin.answers import answer, not_found, page
-from sluicegate.admin.asking import MOST_ON_A_PAGE, Paged, Text, no_body, parameters
+from sluicegate.admin.asking import MOST_ON_A_PAGE, Asked, Text, no_body, parameters
 from sluicegate.admin.changes import Changes
 from sluicegate.admin.watched import Watched
 from sluicegate.routing import Load, Seen, deployments_of, load_of, look_at
 
 
-class _Listed(Paged):
+class _Listed(Asked):
+    # The thread that decides looks at all of a page at once.
+    limit: Annotated[int, Field(ge=1, le=200)] = 100
     after: Text | None = None
     """The name that the page before ended with."""
 

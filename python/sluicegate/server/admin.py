@@ -36,8 +36,13 @@ _CONNECT_SECONDS = 1.0
 class AdminListener:
     """What serves the admin API of one gateway. It takes its address when it is made."""
 
-    def __init__(self, config: AdminConfig, storage: StorageConfig, gateway: Watched, log: Log) -> None:
-        """Raises `ConfigurationError`, and `OSError` where an address or a file cannot be had."""
+    def __init__(
+        self, config: AdminConfig, storage: StorageConfig, gateway: Watched, log: Log, *, shared: bool = False
+    ) -> None:
+        """`shared`: another process may have the port, and the socket, which is this one's from now on.
+
+        Raises `ConfigurationError`, and `OSError` where an address or a file cannot be had.
+        """
         self._config = config
         self._log = log
         if config.tls is not None:
@@ -45,6 +50,8 @@ class AdminListener:
         self._address: Address | None = None
         self._socket: Path | None = None
         self._directory: SocketDirectory | None = None
+        self._inode: int | None = None
+        """Of the socket, once it is in its place."""
         self._servers: list[Embedded] = []
         self._token_file: Path | None = None
         self._callers = open_callers(storage)
@@ -52,13 +59,13 @@ class AdminListener:
         try:
             if config.socket is not None:
                 self._socket = Path(config.socket)
-                _make_way(self._socket)
+                _make_way(self._socket, shared=shared)
                 self._directory = SocketDirectory("s", self._socket.parent)
                 identity = Identity(SOCKET, "operate")
                 guard = Guard(application, log, hosts=None, tokens=None, identity=identity)
                 self._servers.append(_server(guard, self._directory.socket, None))
             if config.port is not None:
-                self._address = hold_address(config.host, config.port)
+                self._address = hold_address(config.host, config.port, shared=shared)
                 hosts = HostRule(self._address.host, (config.host, *config.hosts))
                 guard = Guard(application, log, hosts=hosts, tokens=self._tokens(storage))
                 self._servers.append(_server(guard, self._address, config.tls))
@@ -89,6 +96,7 @@ class AdminListener:
             self._address.release()
         if self._socket is not None and self._directory is not None:
             # In one step, and with its mode: nobody else can have opened it in between.
+            self._inode = self._directory.socket.stat().st_ino
             self._directory.socket.rename(self._socket)
             self._directory.remove()
         self._log.info(
@@ -114,9 +122,13 @@ class AdminListener:
             self._address.release()
         if self._directory is not None:
             self._directory.remove()
-            if self._socket is not None:
-                self._socket.unlink(missing_ok=True)
             self._directory = None
+        if self._socket is not None and self._inode is not None:
+            # Another process may have put its own there.
+            with contextlib.suppress(FileNotFoundError):
+                if self._socket.lstat().st_ino == self._inode:
+                    self._socket.unlink()
+            self._inode = None
 
 
 def _server(guard: Guard, place: Path | Address, tls: TlsConfig | None) -> Embedded:
@@ -143,7 +155,7 @@ def _tls_arguments(tls: TlsConfig) -> dict[str, Any]:
     }
 
 
-def _make_way(path: Path) -> None:
+def _make_way(path: Path, *, shared: bool) -> None:
     """Make sure that a socket can be put at `path`. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -152,6 +164,8 @@ def _make_way(path: Path) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise FileExistsError(errno.EEXIST, "there is a file that is no socket", str(path))
+    if shared:
+        return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         # What a process that was killed has left refuses.

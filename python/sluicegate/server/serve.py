@@ -106,7 +106,8 @@ def _admin(config: Config, gateway: Gateway, log: Log) -> AdminListener | None:
     if config.admin is None:
         return None
     try:
-        return AdminListener(config.admin, config.storage, gateway, log)
+        shared = config.server.reuse_port
+        return AdminListener(config.admin, config.storage, gateway, log, shared=shared)
     except OSError as error:
         reason = f"cannot listen: {error.strerror or error}"
         if error.filename is not None:
