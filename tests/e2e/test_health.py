@@ -361,3 +361,34 @@ async def test_states_outlive_a_reload(gateway: StartGateway, start_upstream: St
     process.signal(signal.SIGHUP)
     await process.wait_line(count=2, event="reloaded")
     assert await state_of(process, "first/m") == "usable"
+
+
+async def test_load_comes_back_as_the_weight_grows(
+    gateway: StartGateway, start_upstream: StartUpstream
+) -> None:
+    first, second = await start_upstream(FAILS), await start_upstream()
+    config = pair(first, second)
+    config["models"]["m"] = {"routes": config["models"]["m"], "policy": "weighted"}
+    process = await gateway(config)
+    clock = asyncio.get_running_loop().time
+
+    async def ask() -> bool:
+        """Whether the first upstream served it."""
+        reply = await process.client.post(CHAT, json={**asked("m"), "stream": False})
+        assert reply.status_code == 200
+        return reply.headers["x-sluicegate-deployment"].startswith("first/")
+
+    while not process.find(event="ejected", deployment="first/m"):
+        assert not await ask()
+    first.script = Script()
+    while not await ask():
+        pass
+    back, early = clock(), []
+    while clock() < back + 2:
+        early.append(await ask())
+    # A weight of a tenth to a fifth beside one of 1: at most a sixth of them.
+    assert len(early) >= 20
+    assert sum(early) / len(early) < 0.35
+    await asyncio.sleep(back + 10 - clock())
+    late = [await ask() for _ in range(100)]
+    assert 0.3 < sum(late) / len(late) < 0.7

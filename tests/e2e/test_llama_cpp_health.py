@@ -104,7 +104,7 @@ async def test_no_client_sees_what_another_server_can_prevent(
                 for name, url in zip(UPSTREAMS, urls, strict=True)
             },
             "models": {"m": {"routes": [f"{name}/{NAME}" for name in UPSTREAMS], "policy": "round_robin"}},
-            "health": {"consecutive": 2, "eject": 1, "eject_at_most": 4},
+            "health": {"consecutive": 2, "eject": 1, "eject_at_most": 4, "eject_timeouts_at_most": 4},
         }
         process = await gateway(config)
 

@@ -1,5 +1,6 @@
 """When a deployment is left alone, and how it comes back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 
 from sluicegate.config import HealthConfig
 from sluicegate.routing.health import TRIAL_SECONDS, Breaker, Health, State
-from sluicegate.routing.verdict import Effect, Verdict
+from sluicegate.routing.verdict import TIMEOUTS, Effect, Verdict
 
 
 class Midway(Random):
@@ -187,10 +188,15 @@ def test_first_output_that_comes_late_says_nothing_of_another_ejection(stand: St
     assert stand.state() is State.EJECTED, "it counted as no success in between"
 
 
-@pytest.mark.parametrize("bad", [BAD, LOST, busy()])
-def test_a_trial_that_fails_doubles_the_time(stand: Stand, bad: Verdict) -> None:
-    stand.end(BAD, 5)
-    for period in (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0):
+TOO_LATE = verdict(Effect.FAILURE, "first_token_timeout")
+SHORT = (5.0, *7 * [10.0])
+LONG = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0)
+
+
+@pytest.mark.parametrize(("bad", "periods"), [(BAD, SHORT), (LOST, SHORT), (busy(), SHORT), (TOO_LATE, LONG)])
+def test_a_trial_that_fails_doubles_the_time(stand: Stand, bad: Verdict, periods: Sequence[float]) -> None:
+    stand.end(bad if bad is TOO_LATE else BAD, 5)
+    for period in periods:
         usable = stand.one.usable(stand.now)
         assert not usable.yes
         assert usable.until == pytest.approx(stand.now + period)
@@ -201,7 +207,31 @@ def test_a_trial_that_fails_doubles_the_time(stand: Stand, bad: Verdict) -> None
     assert len([change for change in stand.notes.changes if change[0] == "up/one"]) == 9
 
 
-def test_five_minutes_of_health_undo_one_doubling(stand: Stand) -> None:
+@pytest.mark.parametrize("reason", sorted(TIMEOUTS))
+def test_what_costs_a_client_its_deadline_is_tried_ever_more_rarely(reason: str) -> None:
+    stand = Stand()
+    for period in (5.0, 10.0, 20.0):
+        stand.end(verdict(Effect.FAILURE, reason), 5)
+        assert stand.one.usable(stand.now).until == pytest.approx(stand.now + period)
+        stand.now += period
+    # It fails at once again: the time is short at once, and grows from there.
+    for period in (10.0, 10.0):
+        stand.end(BAD)
+        assert stand.one.usable(stand.now).until == pytest.approx(stand.now + period)
+        stand.now += period
+    stand.end(TOO_LATE)
+    assert stand.one.usable(stand.now).until == pytest.approx(stand.now + 20.0)
+
+
+def test_timeouts_are_never_left_alone_for_less_than_others() -> None:
+    stand = Stand(HealthConfig(consecutive=1, eject=60.0, eject_at_most=60.0, eject_timeouts_at_most=10.0))
+    stand.end(TOO_LATE)
+    assert stand.one.usable(stand.now).until == stand.now + 60.0
+
+
+def test_five_minutes_of_health_undo_one_doubling() -> None:
+    stand = Stand(HealthConfig(eject_at_most=300.0))
+
     def ejected_for() -> float:
         stand.end(BAD, 5)
         period = stand.one.usable(stand.now).until - stand.now
@@ -249,7 +279,7 @@ def test_being_tried_before_its_time_makes_it_no_longer(stand: Stand) -> None:
     assert stand.may()
 
 
-def test_load_comes_back_over_half_a_minute(stand: Stand) -> None:
+def test_load_comes_back_over_ten_seconds(stand: Stand) -> None:
     assert stand.one.weight(stand.now) == 1.0
     stand.end(BAD, 5)
     stand.now += 5.0
@@ -257,7 +287,7 @@ def test_load_comes_back_over_half_a_minute(stand: Stand) -> None:
     weights = []
     for _ in range(7):
         weights.append(stand.one.weight(stand.now))
-        stand.now += 6.0
+        stand.now += 2.0
     assert weights == pytest.approx([0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
     assert stand.two.weight(stand.now) == 1.0
 
@@ -397,7 +427,7 @@ class Reference:
         self.open = False
         self.until = 0.0
         self.trial_since: float | None = None
-        self.doublings = 0
+        self.period = settings.eject / 2
         self.closed_at = 0.0
 
     def usable(self, now: float) -> bool:
@@ -411,7 +441,7 @@ class Reference:
         self.trial_since = now
         return True
 
-    def end(self, now: float, effect: Effect, trial: bool) -> None:
+    def end(self, now: float, effect: Effect, trial: bool, late: bool = False) -> None:
         if self.open:
             if not trial:
                 return
@@ -419,7 +449,7 @@ class Reference:
             if effect is Effect.SUCCESS:
                 self.open, self.closed_at, self.ended = False, now, []
             elif effect is not Effect.NOTHING and now >= self.until:
-                self._eject(now)
+                self._eject(now, late)
             return
         if effect is Effect.NOTHING:
             return
@@ -437,13 +467,16 @@ class Reference:
         if (effect is Effect.FAILURE and in_a_row >= self.settings.consecutive) or (
             enough and sum(recent) >= self.settings.failed_share * len(recent)
         ):
-            self.doublings = max(0, self.doublings - int((now - self.closed_at) / 300))
-            self._eject(now)
+            for _ in range(int((now - self.closed_at) / 300)):
+                self.period = max(self.period / 2, self.settings.eject / 2)
+            self._eject(now, late)
 
-    def _eject(self, now: float) -> None:
-        period = min(self.settings.eject * 2**self.doublings, self.settings.eject_at_most)
-        self.doublings += 1
-        self.open, self.until, self.trial_since = True, now + period, None
+    def _eject(self, now: float, late: bool) -> None:
+        most = self.settings.eject_at_most
+        if late and self.settings.eject_timeouts_at_most > most:
+            most = self.settings.eject_timeouts_at_most
+        self.period = min(2 * self.period, most)
+        self.open, self.until, self.trial_since = True, now + self.period, None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -455,7 +488,8 @@ def test_a_breaker_does_as_its_reference_does(seed: int) -> None:
         of_at_least=random.choice((1, 8, 20)),
         window=random.choice((2.0, 30.0)),
         eject=random.choice((0.5, 5.0)),
-        eject_at_most=random.choice((5.0, 300.0)),
+        eject_at_most=random.choice((5.0, 30.0, 300.0)),
+        eject_timeouts_at_most=random.choice((5.0, 300.0)),
     )
     breaker = Breaker("up", settings, Midway(), Notes())
     reference = Reference(settings)
@@ -476,6 +510,7 @@ def test_a_breaker_does_as_its_reference_does(seed: int) -> None:
         trial, expected = attempts.pop(random.randrange(len(attempts)))
         assert trial == expected
         effect = Effect.SUCCESS
+        late = random.random() < 0.4
         if random.random() < failing:
             effect = random.choice((Effect.FAILURE, Effect.BUSY))
         elif random.random() < 0.1:
@@ -486,8 +521,9 @@ def test_a_breaker_does_as_its_reference_does(seed: int) -> None:
             if trial:
                 breaker.give_back()
         else:
-            breaker.failed(now, "why", trial=trial, in_a_row=effect is Effect.FAILURE)
-        reference.end(now, effect, trial)
+            in_a_row = effect is Effect.FAILURE
+            breaker.failed(now, "504" if late else "why", trial=trial, in_a_row=in_a_row)
+        reference.end(now, effect, trial, late)
     assert 0 < opened < 4000
 
 

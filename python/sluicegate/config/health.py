@@ -33,7 +33,16 @@ class HealthConfig(Section):
         default=5.0,
         description="How long the first time, within a fifth; each further ejection lasts twice as long.",
     )
-    eject_at_most: Patience = Field(default=300.0, description="The longest, within a fifth.")
+    eject_at_most: Patience = Field(
+        default=10.0,
+        description="The longest, within a fifth, of what fails at once: to try it again costs a client "
+        "little.",
+    )
+    eject_timeouts_at_most: Patience = Field(
+        default=300.0,
+        description="The longest of what fails by a deadline, where that is longer: each try has a client "
+        "wait for all of it.",
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple, Protocol
 
-from sluicegate.routing.verdict import Effect, Verdict
+from sluicegate.routing.verdict import TIMEOUTS, Effect, Verdict
 
 
 class Settings(Protocol):
@@ -29,6 +29,8 @@ class Settings(Protocol):
     def eject(self) -> float: ...
     @property
     def eject_at_most(self) -> float: ...
+    @property
+    def eject_timeouts_at_most(self) -> float: ...
 
 
 class State(StrEnum):
@@ -78,10 +80,10 @@ class Watcher(Protocol):
 
 SLICES = 10
 PERIOD_OF_HEALTH = 300.0
-"""Seconds after which an earlier ejection counts for nothing any more."""
+"""Seconds after which the next ejection is half as long."""
 TRIAL_SECONDS = 30.0
 """A reply that takes so long is no reason to try nothing else: what it tells is then only waited for."""
-WARM_UP = 30.0
+WARM_UP = 10.0
 """Seconds in which load comes back after an ejection."""
 LEAST_WEIGHT = 0.1
 REFUSED_FIRST = 60.0
@@ -126,12 +128,13 @@ class Breaker:
     """Leaves alone what fails, and then tries it with one request at a time.
 
     `name` is for whoever is told. Ejected after `consecutive` failures in a row, or where `failed_share` of
-    at least `of_at_least` attempts in `window` failed: for `eject` doubled with each ejection,
-    `eject_at_most` at most, and a fifth more or less. Each five minutes of health undo one doubling.
+    at least `of_at_least` attempts in `window` failed: for `eject` doubled with each ejection, up to
+    `eject_at_most` (`eject_timeouts_at_most` where it failed by a deadline), and a fifth more or less. Each
+    five minutes of health undo one doubling.
     """
 
     __slots__ = (
-        "__weakref__", "_ejections", "_in_a_row", "_random", "_refusals", "_settings", "_trial_until",
+        "__weakref__", "_in_a_row", "_period", "_random", "_refusals", "_settings", "_trial_until",
         "_usable_since", "_warms_up", "_watcher", "_window", "name", "open", "until", "why",
     )  # fmt: skip
 
@@ -142,7 +145,8 @@ class Breaker:
         self._watcher = watcher
         self._window = Window()
         self._in_a_row = 0
-        self._ejections = 0
+        self._period = 0.0
+        """How long the next ejection lasts, where that is longer than `eject`."""
         self._refusals = 0
         self._usable_since = 0.0
         self._warms_up = False
@@ -263,7 +267,7 @@ class Breaker:
 
     def restore(self, now: float) -> None:
         """Somebody says that it is well: it is used at once, and nothing that was is held against it."""
-        self._ejections = 0
+        self._period = 0.0
         if self.open:
             self._close(now)
         self._warms_up = False
@@ -274,7 +278,7 @@ class Breaker:
 
     def _eject(self, now: float, reason: str) -> None:
         healthy = int((now - self._usable_since) / PERIOD_OF_HEALTH)
-        self._ejections = max(0, self._ejections - healthy)
+        self._period /= 2.0 ** min(healthy, 32)
         self._eject_for(now, reason)
 
     def _eject_again(self, now: float, reason: str) -> None:
@@ -286,9 +290,12 @@ class Breaker:
 
     def _eject_for(self, now: float, reason: str) -> None:
         settings = self._settings
-        period = min(settings.eject * 2.0 ** min(self._ejections, 32), settings.eject_at_most)
+        most = settings.eject_at_most
+        if reason in TIMEOUTS:
+            most = max(most, settings.eject_timeouts_at_most)
+        period = min(max(settings.eject, self._period), most)
+        self._period = 2.0 * period
         period *= self._random.uniform(1.0 - JITTER, 1.0 + JITTER)
-        self._ejections += 1
         self._leave_alone(now, period, State.EJECTED)
         self._watcher.changed(self.name, State.EJECTED, reason, period)
 

@@ -94,6 +94,11 @@ _KINDS = {
     )
 }
 
+TIMEOUTS = frozenset(
+    {"connect_timeout", "first_byte_timeout", "first_token_timeout", "between_tokens_timeout", "504"}
+)
+"""The reasons of failures that a client has waited for."""
+
 SERVED = Verdict(Effect.SUCCESS, elsewhere=False, again=False, reason="")
 LEFT = Verdict(Effect.NOTHING, elsewhere=False, again=False, reason="client_left")
 ABORTED = Verdict(Effect.FAILURE, elsewhere=False, again=False, reason="abort")

@@ -322,9 +322,15 @@ impl Decider {
 
     fn failed(&mut self, failed: Failed) {
         let ticket = failed.ticket;
+        let script = self.known(ticket).script;
+        let folded = self.scripts[script].body != STREAM;
         let known = self.known(ticket);
         assert!(known.arrived);
         assert!(failed.attempts > known.attempts, "an attempt fails once");
+        assert!(
+            folded || known.output_after.is_none(),
+            "its client has output, and another attempt is asked for"
+        );
         known.attempts = failed.attempts;
         let (answer, drains) = self.next(ticket);
         let upstreams = Arc::clone(&self.upstreams);
