@@ -37,8 +37,8 @@ pub enum Goes {
 }
 
 impl Passthrough {
-    /// A path that logs, metrics and the rights of callers call `name`. None where it has a place for a model's name, and
-    /// its model is named elsewhere or nowhere, or the other way round.
+    /// A path that logs, metrics and the rights of callers call `name`. None where it has a place for a model's name,
+    /// and its model is named elsewhere or nowhere, or the other way round.
     #[must_use]
     pub fn new(name: String, pattern: Pattern, methods: Box<[Method]>, goes: Goes) -> Option<Self> {
         if pattern.names_model() != (goes == Goes::Path) {
@@ -333,8 +333,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client sends: what is forwarded stays below what the operator has named, for any server that takes
-        /// escapes, empty segments and parameters off before it follows the steps.
+        /// Whatever a client sends: what is forwarded stays below what the operator has named, for any server that
+        /// takes escapes, empty segments and parameters off before it follows the steps.
         #[test]
         fn no_path_leads_out(path in r"(/|\.|%2e|%2E|%2f|\\|%5c|;|a|%61|\{model\}|%){0,12}") {
             let all = Passthroughs::from_iter([
