@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pyarrow import parquet
 
 from harness.gateway_process import GatewayProcess, spawn
 from harness.ledger_stand import (
@@ -88,7 +89,8 @@ async def leave(gateway: GatewayProcess, request_id: str) -> None:
         headers = {"x-request-id": request_id}
         async with client.stream("POST", "/v1/chat/completions", json=asking, headers=headers) as reply:
             async for line in reply.aiter_lines():
-                if '"content"' in line:
+                # The first event has the role, and no token yet.
+                if line.startswith("data: {") and json.loads(line[6:])["choices"][0]["delta"].get("content"):
                     return
 
 
@@ -195,6 +197,10 @@ async def test_the_commands_read_the_ledger(tmp_path: Path) -> None:
         assert [(row["id"], row["caller"]) for row in exported] == [
             (row["id"], row["caller"]) for row in found
         ]
+        to = tmp_path / "rows.parquet"
+        assert (await run("ledger", "export", *file, "--format", "parquet", "--output", str(to)))[0] == 0
+        read = parquet.read_table(to).to_pylist()
+        assert [(row["id"], row["cost"]) for row in read] == [(row["id"], row["cost"]) for row in found]
         assert await run("ledger", "verify", *file) == (
             0,
             "all rows cost what their prices say, and all sums are those of their rows\n",

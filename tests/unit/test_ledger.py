@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyarrow import parquet
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
@@ -18,6 +19,7 @@ from harness import postgres
 from sluicegate._core import Journal
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, open_database, report
+from sluicegate.ledger.export import to_parquet
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.row import MOST_TOKENS, PICO, result_of, row_of
 from sluicegate.ledger.schema import COSTS, TOKENS, attempts, ledger, prices_used, usage_daily, versions
@@ -232,6 +234,30 @@ async def test_old_rows_go_and_their_sums_stay(database: Database) -> None:
         assert await connection.scalar(select(func.count()).select_from(ledger)) == 1
     [line] = await report(database, ["model"], Period())
     assert line.sums["requests"] == 1002
+
+
+async def test_a_file_of_parquet_has_every_column_of_every_row(database: Database, tmp_path: Path) -> None:
+    day = 24 * 3600 * 10**6
+    records = [charged(caller="ann"), record(run=2, background=True), record(started_at=NOON + 3 * day)]
+    await shipping(database).ship(records)
+    path = tmp_path / "rows.parquet"
+    assert await to_parquet(database, Period(), path) == 3
+    async with database.read("test") as connection:
+        rows = (await connection.execute(select(ledger).order_by(ledger.c.id))).mappings().all()
+    read = parquet.read_table(path)
+    assert read.to_pylist() == [dict(row) for row in rows]
+    kinds = {
+        "id": "string",
+        "day": "date32[day]",
+        "cost": "int64",
+        "background": "bool",
+        "started_at": "int64",
+    }
+    assert {name: str(read.schema.field(name).type) for name in kinds} == kinds
+    assert await to_parquet(database, Period(first=date(2026, 11, 24)), path) == 1
+    assert parquet.read_table(path).column("started_at").to_pylist() == [NOON + 3 * day]
+    assert await to_parquet(database, Period(last=date(2001, 1, 1)), path) == 0
+    assert parquet.read_table(path).schema == read.schema
 
 
 def test_the_journal_names_what_the_ledger_keeps(tmp_path: Path) -> None:

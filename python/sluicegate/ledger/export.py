@@ -48,7 +48,7 @@ async def to_csv(database: Database, period: Period, file: IO[str]) -> int:
 
 async def to_parquet(database: Database, period: Period, path: Path) -> int:
     """Write a file of Parquet; how many rows. Raises `ImportError` without pyarrow."""
-    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import pyarrow
     from pyarrow import parquet
 
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), bool: pyarrow.bool_()}
