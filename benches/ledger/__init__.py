@@ -1,0 +1,1 @@
+"""How long reports take on a large ledger."""
