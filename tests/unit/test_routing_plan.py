@@ -2,13 +2,14 @@
 
 import weakref
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from fakes.facts import Facts
 from fakes.front import FakeFault, FakeOutcome
 from sluicegate.config import load_data
 from sluicegate.routing import Attempt, Fleet, Model, ModelTable, NoRoute, Plan
@@ -19,19 +20,6 @@ BEYOND: Any = FakeFault("untranslatable")
 BUSY: Any = FakeFault("status", status=503)
 BROKEN: Any = FakeFault("status", status=500)
 REFUSED: Any = FakeFault("status", status=400)
-
-
-class Facts:
-    endpoint = "chat_completions"
-    stream = True
-    max_output_tokens = None
-    input_tokens_estimate = None
-    user = None
-    affinity = None
-    headers: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, size: int = 4_000) -> None:
-        self.size = size
 
 
 class Clock:
@@ -53,7 +41,7 @@ def model_of(routes: Any, **more: Any) -> Model:
 
 
 def plan_for(model: Model, **options: Any) -> Plan:
-    return Plan(model, Facts(), **options)
+    return Plan(model, Facts(size=4_000), **options)
 
 
 @pytest.mark.parametrize("routes", [["a"], ["a", "b"]])
@@ -224,7 +212,7 @@ def first_token(model: Model) -> list[float | None]:
 def test_a_stream_that_was_served_tells_how_long_inputs_of_its_size_take() -> None:
     model = model_of(["a"])
     for size, seconds in ((4_000, 0.5), (40_000, 2.0), (400_000, 8.0)):
-        plan = Plan(model, Facts(size))
+        plan = Plan(model, Facts(size=size))
         plan.next()
         served(plan, first_token=seconds)
     assert first_token(model) == [0.5, 2.0, 8.0]

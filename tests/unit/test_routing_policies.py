@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fakes.facts import Facts
 from sluicegate.config import PolicyConfig, load_data
 from sluicegate.errors import ConfigurationError
 from sluicegate.routing import Deployment, Fleet, ModelTable, Policy
@@ -24,19 +25,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Facts:
-    endpoint = "chat_completions"
-    stream = True
-    max_output_tokens = None
-    input_tokens_estimate = None
-    user = None
-
-    def __init__(self, affinity: int | None = None, size: int = 400, **headers: str) -> None:
-        self.affinity = affinity
-        self.size = size
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 def deployments(weights: Sequence[float] = (1, 1, 1, 1, 1)) -> tuple[Deployment, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fakes.facts import Facts
 from fakes.front import FakeFault, FakeOutcome
 from sluicegate.config import load_data
 from sluicegate.routing import Attempt, Fleet, Model, ModelTable, NoRoute, Plan
@@ -21,19 +22,6 @@ LEFT: Any = FakeOutcome(client_left=True)
 
 def limited(seconds: float) -> Any:
     return FakeFault("status", status=429, headers=[(b"retry-after", b"%g" % seconds)])
-
-
-class Facts:
-    endpoint = "chat_completions"
-    stream = True
-    max_output_tokens = None
-    input_tokens_estimate = None
-    user = None
-    affinity = None
-    size = 400
-
-    def __init__(self) -> None:
-        self.headers: dict[str, str] = {}
 
 
 class Stand:
