@@ -35,7 +35,12 @@ CONFIG = {
     ],
     "limits": {"few": {"requests": "1/day"}},
     "upstreams": {
-        "keyed": {"api_key": "sk-ours", "query": {"api-version": "1"}},
+        "keyed": {
+            "api_key": "sk-ours",
+            "query": {"api-version": "1"},
+            "forward_headers": ["range"],
+            "reply_headers": ["content-range"],
+        },
         "slow": {"deadlines": {"first_byte": 0.4}},
         "spare": {},
         "claude": {"api": "messages", "api_key": "sk-claude"},
@@ -408,6 +413,15 @@ async def test_an_error_of_the_upstream_is_the_clients(wire: WireStand) -> None:
         reply, line = await ask(wire, script, "GET", "/v1/files/a")
         assert (reply.status, reply.body) == (status, error)
         assert line["attempts"] == 1
+
+
+async def test_a_part_of_a_file_comes_where_its_headers_are_passed_on(wire: WireStand) -> None:
+    head = b"HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 2-4/9\r\ncontent-length: 3\r\n"
+    script = raw(head + b"content-type: application/pdf\r\n\r\nabc")
+    reply, _ = await ask(wire, script, "GET", "/v1/files/a/content", headers=("range: bytes=2-4",))
+    assert sent_up(wire)["range"] == ["bytes=2-4"]
+    assert (reply.status, reply.body) == (206, b"abc")
+    assert reply.headers["content-range"] == "bytes 2-4/9"
 
 
 async def test_a_redirect_does_not_lead_around_the_gateway(wire: WireStand) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from harness.gateway_process import StartGateway
 from raw_http import RawConnection
-from sluicegate.testing import Script, ScriptedUpstream
+from sluicegate.testing import ScriptedUpstream, body
 
 MIB = 1 << 20
 SIZE = 100 * MIB
@@ -17,12 +17,14 @@ BOUNDARY = "b0undary"
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/files"])
 async def test_a_large_upload_takes_little_memory(
-    gateway: StartGateway, config: dict[str, Any], upstream: ScriptedUpstream
+    gateway: StartGateway, config: dict[str, Any], upstream: ScriptedUpstream, path: str
 ) -> None:
     config["server"] = {"max_body_bytes": 2 * SIZE}
+    config["passthrough"] = [{"path": "/v1/files", "upstream": "local"}]
     running = await gateway(config)
-    upstream.script = Script()
+    upstream.script = body(b'{"text":""}', content_type="application/json")
     before = running.private_memory
     most, sent = 0, hashlib.sha256()
     head, end = _frame("model", "small")
@@ -30,7 +32,7 @@ async def test_a_large_upload_takes_little_memory(
     async with RawConnection(*running.address, patience=120) as connection:
         size = len(head) + SIZE + len(end)
         lines = (
-            "POST /v1/audio/transcriptions HTTP/1.1",
+            f"POST {path} HTTP/1.1",
             "host: a",
             f"content-type: multipart/form-data; boundary={BOUNDARY}",
             f"content-length: {size}",
