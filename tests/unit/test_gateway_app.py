@@ -101,7 +101,7 @@ async def test_options_tells_the_methods(served: Harness) -> None:
     assert response.headers == {"allow": "POST, OPTIONS"}
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/health", "/readyz", "/metrics"])
 async def test_head_is_answered_like_get(served: Harness, path: str) -> None:
     head = await served.request("HEAD", path)
     assert head.status == (await served.request("GET", path)).status == 200
@@ -179,7 +179,7 @@ async def test_a_path_where_nothing_is_is_in_the_log_bounded_and_escaped(served:
     assert "path" not in right
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/health", "/readyz", "/metrics"])
 async def test_what_supervisors_ask_is_not_recorded(served: Harness, path: str) -> None:
     assert (await served.request("GET", path)).status == 200
     assert await served.requests() == []

@@ -112,7 +112,7 @@ class Gateway:
             RESPONSES_PATH: {"POST": (RELAYED[RESPONSES_PATH], self._background.endpoint)},
             models.PATH: shown,
             # What supervisors ask every few seconds is no request of a client: it has no record.
-            health.HEALTH_PATH: _get("", health.healthz),
+            **dict.fromkeys(health.HEALTH_PATHS, _get("", health.healthz)),
             health.READY_PATH: _get("", health.ReadyEndpoint(state)),
             exposition.PATH: _get("", exposition.MetricsEndpoint(state)),
         }

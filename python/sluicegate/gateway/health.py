@@ -1,4 +1,4 @@
-"""`GET /healthz` (the process answers) and `GET /readyz` (it takes requests)."""
+"""`GET /healthz` and `/health` (the process answers), and `GET /readyz` (it takes requests)."""
 
 from typing import Literal
 
@@ -6,7 +6,8 @@ from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import respond
 from sluicegate.gateway.state import State
 
-HEALTH_PATH = "/healthz"
+HEALTH_PATHS = ("/healthz", "/health")
+"""The second is that of vLLM and llama.cpp: some of their clients (guidellm) ask there before all else."""
 READY_PATH = "/readyz"
 
 _HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
