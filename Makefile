@@ -7,7 +7,7 @@
 # hostile each hostile client and upstream among honest streams, as a table (some five minutes); writes docs/hostile.md
 # matrix  each client API over each upstream API with each kind of reply, as a table; writes docs/matrix.md
 # real-…  a real server, installed below .real, behind the gateway, checked; writes its row of docs/upstreams.md:
-#         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py
+#         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py real-guidellm
 # crash   a hundred gateways killed under load: the ledger agrees with the upstream's own book
 # check   formatting, lints, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
@@ -120,7 +120,7 @@ hostile: setup
 matrix: setup
 	PYTHONPATH=tests $(BIN)/python -m matrix --page docs/matrix.md
 
-REAL = llama-cpp vllm transformers llama-cpp-python llms-py
+REAL = llama-cpp vllm transformers llama-cpp-python llms-py guidellm
 .PHONY: $(REAL:%=real-%)
 
 $(REAL:%=real-%): real-%: setup

@@ -44,7 +44,7 @@ def checks_of(server: Server) -> Iterator[Check]:
             how = "a stream" if streams else "a whole reply"
             yield Check(f"usage and cost of {how} over {way}", _bills(way, streams))
         yield Check(f"a refused request over {way}", _refuses(way))
-        if server.streams:
+        if server.long:
             yield Check(f"a client that leaves, over {way}", _leaves(way))
     if server.codes and PROGRAM.exists():
         yield Check("Claude Code runs a command over each API", claude_code_runs_a_command)
@@ -54,7 +54,7 @@ def checks_of(server: Server) -> Iterator[Check]:
 def _says(client: Api, way: Api, streams: bool) -> Callable[[RealStand], Awaitable[None]]:
     async def check(stand: RealStand) -> None:
         text, _ = await ASKING[client](stand, way, QUESTION, streams)
-        assert text == ANSWER, text
+        assert text == stand.server.answer, text
 
     return check
 
@@ -127,7 +127,7 @@ def _leaves(way: Api) -> Callable[[RealStand], Awaitable[None]]:
 
 async def _killed(stand: RealStand) -> None:
     """Each client hears of it in its own protocol, and the next one is told at once."""
-    ways = stand.server.apis if stand.server.streams else ()
+    ways = stand.server.apis if stand.server.long else ()
     begun = [asyncio.Event() for _ in ways]
     reading = [
         asyncio.ensure_future(_read_to_the_end(stand, way, event))

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import httpx
 
+from harness.tiny_model import ANSWER
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ROOT / ".real"
 HOST = "127.0.0.1"
@@ -61,15 +63,15 @@ class Server:
     """One server.
 
     `requirements`: the arguments of each call of pip. `package`: the distribution whose version is told.
-    `unresolvable`: beginnings of what the package requires and no registry has: it is installed without its
-    requirements, then with the others.
+    `unresolvable`: beginnings of what the package requires and no registry has, or the server does without:
+    it is installed without its requirements, then with the others.
     `behind`: runs what stands behind the server. `prepare` writes what the server loads, and is told what
     `behind` gave; `command` starts it on `HOST` and the place's port. `model`: what clients of the server
     itself call it. `apis`: what the server has, by its own account; `settings`: more of the upstream's
-    configuration. `tools`, `streams`, `stream_usage`: whether it parses calls, streams, and tells the tokens
-    of a stream; `codes`: whether Claude Code is run as well. `refused`: members that it refuses; `long`:
-    tokens of a reply that lasts until its client has left. `deviations`: what differs from the protocol,
-    and what becomes of that; each a sentence or two of Markdown.
+    configuration. `tools`, `stream_usage`: whether it parses calls, and tells the tokens of a stream;
+    `codes`: whether Claude Code is run as well. `answer`: what it says. `refused`: members that it refuses;
+    `long`: tokens of a reply that lasts until its client has left; 0: none does. `deviations`: what differs
+    from the protocol, and what becomes of that; each a sentence or two of Markdown.
     """
 
     name: str
@@ -87,9 +89,9 @@ class Server:
     apis: tuple[Api, ...] = ("chat",)
     settings: Mapping[str, Any] = field(default_factory=dict)
     tools: bool = True
-    streams: bool = True
     stream_usage: bool = True
     codes: bool = False
+    answer: str = ANSWER
     refused: Mapping[str, Any] = field(default_factory=lambda: {"temperature": "hot"})
     long: int = 0
     deviations: Sequence[str] = ()

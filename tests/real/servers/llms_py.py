@@ -72,7 +72,6 @@ SERVER = Server(
     environ=lambda place: {"LLMS_HOME": str(place.directory / "home"), "HOME": str(place.directory / "home")},
     model=lambda place: MODEL,
     tools=False,
-    streams=False,
     deviations=[
         "It answers with JSON where it was asked for a stream: the gateway makes a stream of it, which "
         "begins when the reply is there as a whole.",
