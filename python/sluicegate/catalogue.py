@@ -215,6 +215,15 @@ CATALOGUE: Mapping[str, Entry] = {
         ("The account's limits at the upstream are used up.", "Servers that are too busy."),
         ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
     ),
+    "limits_unavailable": Entry(
+        "503",
+        "The server of `storage.counters` does not answer, and `storage.counters_lost` is `refuse`.",
+        ("Redis is down, or too slow.", "The network between it and the gateway."),
+        (
+            "Look for `counters_lost` in the log, which has the reason.",
+            "`storage.counters_lost: local` lets each gateway keep to its share of the limits.",
+        ),
+    ),
     "ledger_full": Entry(
         "503",
         "The ledger's journal has no room for another request, and `ledger.when_full` is `refuse`.",

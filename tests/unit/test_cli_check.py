@@ -179,3 +179,17 @@ def test_an_upstream_that_is_not_there_is_a_fault(file: Path) -> None:
     done = run(file, "--connect")
     assert done.exit_code == 1
     assert "error: upstreams.a: refused the connection" in done.stderr
+
+
+def test_counters_of_several_machines_are_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(**storage: str) -> str:
+        write(file, "http://127.0.0.1:1/v1", storage=storage)
+        return run(file).stderr
+
+    assert said(counters="redis://127.0.0.1:6379/1", counters_lost="allow") == ""
+    assert said(counters="rediss://user:secret@redis.internal") == ""
+    assert "does nothing without `counters`" in said(counters_lost="local")
+    for url in ("http://127.0.0.1:6379", "redis://", "redis://host:port"):
+        assert "is not a Redis URL" in said(counters=url)
+    monkeypatch.setattr("sluicegate.storage.redis.find_spec", lambda name: None)
+    assert "pip install 'sluicegate[redis]'" in said(counters="redis://127.0.0.1:6379")

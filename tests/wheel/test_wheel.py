@@ -66,6 +66,7 @@ def test_there_is_one_wheel_for_every_supported_cpython(distributions: Path) -> 
     names = zipfile.ZipFile(wheels[0]).namelist()
     assert "sluicegate/_core.abi3.so" in names
     assert {"sluicegate/py.typed", "sluicegate/_core.pyi", "sluicegate/profiles/groq.yaml"} <= set(names)
+    assert {"sluicegate/admission/take.lua", "sluicegate/admission/settle.lua"} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "benches/", "rust/"))]
 
 

@@ -1,12 +1,12 @@
 """All counters of one process, by what they count. For the thread that decides."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from sluicegate.admission.windows import InProgress, Unit, Window, window_for
-
-Resource = Literal["requests", "tokens", "cost", "concurrent"]
+from sluicegate.admission.limits import Demand, Excess, Lease, Limit, admit
+from sluicegate.admission.windows import CounterKey, InProgress, Moment, Window, window_for
 
 MOST_USERS = 100_000
 """Users whose counters are kept; those that have been idle longest go first."""
@@ -15,25 +15,34 @@ MOST_USERS = 100_000
 _LOOKED_AT = 8
 
 
-class CounterKey(NamedTuple):
-    """What is counted. It names no limit and no amount: what was used outlives a change of either."""
+Unavailable = Literal["unavailable"]
+"""Nobody knows what is used, and then nothing is let in."""
 
-    subject: str
-    """`caller:`, `key:`, `team:` or `user:`, and an id."""
-    resource: Resource
-    model: str
-    """Empty: of all models."""
-    window: Unit | Literal[""]
-    """Empty: what is under way."""
+Then = Callable[[Lease | Excess | Unavailable], None]
 
 
 class Counters:
     """The windows of every subject that has a limit. They live as long as the process."""
 
+    lost = False
+    """Whether they are elsewhere, and not to be had. Any thread."""
+
     def __init__(self, zone: tzinfo) -> None:
         self.zone = zone
         self._windows: dict[CounterKey, Window] = {}
         self._users: OrderedDict[str, dict[CounterKey, Window]] = OrderedDict()
+
+    def now(self) -> Moment:
+        """The present, as the windows count it."""
+        return Moment.now()
+
+    def admit(self, limits: Sequence[Limit], demand: Demand, then: Then) -> None:
+        """Hold `demand` against `limits`, all of them or none. `then` is called with the answer, now or
+        later, by this thread.
+        """
+        clock = self.now()
+        found = admit(limits, demand, clock)
+        then(found if isinstance(found, Excess) else Lease(limits, found, clock, now=self.now))
 
     def window(self, key: CounterKey) -> Window:
         """The one window of `key`, made where there is none."""

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sluicegate.admission.counters import Resource
 from sluicegate.admission.limits import Limit
-from sluicegate.admission.windows import Moment
+from sluicegate.admission.windows import Moment, Resource
 
 Header = tuple[bytes, bytes]
 

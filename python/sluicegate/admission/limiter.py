@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Literal, Protocol
 
 from sluicegate.admission.caller import Caller
-from sluicegate.admission.counters import CounterKey, Counters, Resource
+from sluicegate.admission.counters import Counters, Unavailable
 from sluicegate.admission.estimate import Estimates
-from sluicegate.admission.limits import PICO, Demand, Excess, Lease, Limit, Used, admit
-from sluicegate.admission.windows import Moment, Unit, Window
+from sluicegate.admission.limits import PICO, Demand, Excess, Lease, Limit, Used
+from sluicegate.admission.recalling import Spending, used_by
+from sluicegate.admission.windows import CounterKey, Resource, Window
 from sluicegate.config import Amounts, Config, LimitSet, Rate
 
 LONGEST_USER = 128
@@ -54,7 +54,7 @@ class Admitted:
         """
         demand = self.demand
         if failed and not output:
-            self.lease.settle(Used(0, 0, 0))
+            self.unused()
             return
         if self._wish.model and self._wish.runs:
             wish = self._wish
@@ -63,35 +63,14 @@ class Admitted:
         tokens = (demand.input if input is None and output is not None else input or 0) + (output or 0)
         self.lease.settle(Used(demand.requests, tokens, None if cost is None else in_pico(Decimal(cost))))
 
+    def unused(self) -> None:
+        """It did not run: nothing counts."""
+        self.lease.settle(Used(0, 0, 0))
+
     def release(self) -> None:
         """Nothing is known of its end: what was estimated counts. After `ended`, this does nothing."""
         demand = self.demand
         self.lease.settle(Used(demand.requests, demand.input + demand.output, demand.cost))
-
-
-class Spending(Protocol):
-    """What was used by one caller with one key, or by one user of a caller, as the ledger has it."""
-
-    @property
-    def window(self) -> Literal["lately", "day", "week", "month"]: ...
-    @property
-    def at(self) -> float: ...
-    @property
-    def caller_id(self) -> str: ...
-    @property
-    def key_id(self) -> str: ...
-    @property
-    def team(self) -> str: ...
-    @property
-    def user_id(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def requests(self) -> int: ...
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def cost(self) -> int: ...
 
 
 Price = Callable[[int, int], Decimal | None]
@@ -115,12 +94,15 @@ class Limiter:
         )
         """Whether anything depends on how many tokens an input has."""
 
-    def admit(self, wish: Wish, price: Price) -> Admitted | Excess | None:
-        """Let it in or not. None: it has no limits."""
+    def admit(
+        self, wish: Wish, price: Price, then: Callable[[Admitted | Excess | Unavailable | None], None]
+    ) -> None:
+        """Let it in or not: `then` is called with the answer, now or later. None: it has no limits."""
         caller = wish.caller
         limits = self._limits(wish)
         if not limits:
-            return None
+            then(None)
+            return
         estimates, output, cost = self._estimates, 0, 0
         input = 0
         if wish.runs:
@@ -134,8 +116,11 @@ class Limiter:
                 likely = price(input, output)
                 cost = 0 if likely is None else in_pico(likely)
         demand = Demand(wish.requests, wish.concurrent, input, output, cost)
-        lease = admit(limits, demand, Moment.now())
-        return lease if isinstance(lease, Excess) else Admitted(lease, demand, wish, estimates)
+
+        def answered(found: Lease | Excess | Unavailable) -> None:
+            then(Admitted(found, demand, wish, estimates) if isinstance(found, Lease) else found)
+
+        self._counters.admit(limits, demand, answered)
 
     @property
     def is_idle(self) -> bool:
@@ -158,7 +143,7 @@ class Limiter:
     def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
         """Count what other processes have used, those before this one among them."""
         self.limits_of(callers)
-        clock = Moment.now()
+        clock = self._counters.now()
         sums: dict[tuple[int, int], tuple[Window, int]] = {}
         for each in spent:
             for window, amount in self._windows_of(each):
@@ -171,35 +156,16 @@ class Limiter:
             window.raise_to(place, amount)
 
     def _windows_of(self, spent: Spending) -> Iterable[tuple[Window, int]]:
-        units: tuple[Unit, ...] = ("minute", "hour") if spent.window == "lately" else (spent.window,)
-        amounts: tuple[tuple[Resource, int], ...] = (
-            ("requests", spent.requests),
-            ("tokens", spent.tokens),
-            ("cost", spent.cost),
-        )
-        user = f"user:{spent.caller_id}:{spent.user_id}" if spent.user_id and self._users is not None else ""
-        # The sums of users have no key, and those of callers no user.
-        subjects = [
-            subject
-            for subject, is_there in (
-                (f"caller:{spent.caller_id}", spent.key_id),
-                (f"key:{spent.key_id}", spent.key_id),
-                (f"team:{spent.team}", spent.team),
-            )
-            if is_there
-        ]
-        for unit in units:
-            for resource, amount in amounts:
-                for model in {"", spent.model}:
-                    for subject in subjects:
-                        window = self._counters.known(CounterKey(subject, resource, model, unit))
-                        if window is not None and amount:
-                            yield window, amount
-                    if user and amount and self._limits_user(resource, model, unit):
-                        key = CounterKey(user, resource, model, unit)
-                        yield self._counters.user_window(user, key), amount
+        for key, amount in used_by(spent):
+            if key.subject.startswith("user:"):
+                if self._limits_user(key.resource, key.model, key.window):
+                    yield self._counters.user_window(key.subject, key), amount
+            else:
+                window = self._counters.known(key)
+                if window is not None:
+                    yield window, amount
 
-    def _limits_user(self, resource: Resource, model: str, unit: Unit) -> bool:
+    def _limits_user(self, resource: Resource, model: str, unit: str) -> bool:
         limits: Amounts | None = self._users if not model else self._users and self._users.models.get(model)
         rates: tuple[Rate, ...] = () if limits is None else getattr(limits, resource)
         return any(rate.window == unit for rate in rates)
@@ -259,8 +225,8 @@ def _amounts(
             amount = in_pico(rate.amount) if resource == "cost" else int(rate.amount)
             key = CounterKey(subject, resource, model, rate.window)
             name = f"{rate.amount:f} {_UNITS[resource]} a {rate.window} of {who}"
-            yield Limit(resource, amount, window(key), rate.window, name)
+            yield Limit(resource, amount, window(key), key, name)
     if amounts.concurrent is not None:
         key = CounterKey(subject, "concurrent", model, "")
         name = f"{amounts.concurrent} requests at once of {who}"
-        yield Limit("concurrent", amounts.concurrent, window(key), "", name)
+        yield Limit("concurrent", amounts.concurrent, window(key), key, name)

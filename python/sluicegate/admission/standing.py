@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sluicegate.admission.counters import Resource
 from sluicegate.admission.limiter import Admitted
 from sluicegate.admission.limits import Limit
-from sluicegate.admission.windows import Moment
+from sluicegate.admission.windows import Moment, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,12 @@ class Standing:
     """Seconds until nothing of what is counted by now counts."""
 
 
-def standing(limits: Iterable[Limit], under_way: Iterable[Admitted]) -> list[Standing]:
-    """How each of `limits` stands; `under_way`: all that was let in and has not ended. For the thread that
-    decides.
+def standing(limits: Iterable[Limit], under_way: Iterable[Admitted], clock: Moment) -> list[Standing]:
+    """How each of `limits` stands now, at `clock`; `under_way`: all that was let in and has not ended. Where
+    several machines share the counters, it is what this one heard last. For the thread that decides.
     """
     known = {id(limit.window): limit for limit in limits}
     reserved = _reserved(known, under_way)
-    clock = Moment.now()
     found = []
     for place, limit in known.items():
         window = limit.window
@@ -44,7 +42,7 @@ def standing(limits: Iterable[Limit], under_way: Iterable[Admitted]) -> list[Sta
             Standing(
                 name=limit.name,
                 resource=limit.resource,
-                window=limit.unit,
+                window=limit.key.window,
                 limit=limit.amount,
                 used=used,
                 # A request may have been let in before this window began, and the estimate of a cost is cut.
@@ -64,13 +62,5 @@ def _reserved(known: Mapping[int, Limit], under_way: Iterable[Admitted]) -> dict
         for limit in admitted.lease.limits:
             place = id(limit.window)
             if place in reserved:
-                resource = limit.resource
-                if resource == "tokens":
-                    reserved[place] += demand.input + demand.output
-                elif resource == "requests":
-                    reserved[place] += demand.requests
-                elif resource == "cost":
-                    reserved[place] += demand.cost
-                else:
-                    reserved[place] += demand.concurrent
+                reserved[place] += demand.of(limit.resource)
     return reserved

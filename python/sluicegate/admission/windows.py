@@ -7,9 +7,11 @@ that day, week or month adds up.
 """
 
 import time
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+Resource = Literal["requests", "tokens", "cost", "concurrent"]
 Unit = Literal["minute", "hour", "day", "week", "month"]
 Calendar = Literal["day", "week", "month"]
 
@@ -18,6 +20,18 @@ _KEPT = _SLICES + 1
 _SECONDS = {"minute": 60.0, "hour": 3600.0}
 
 SLIDING = frozenset(_SECONDS)
+
+
+class CounterKey(NamedTuple):
+    """What is counted. It names no limit and no amount: what was used outlives a change of either."""
+
+    subject: str
+    """`caller:`, `key:`, `team:` or `user:`, and an id."""
+    resource: Resource
+    model: str
+    """Empty: of all models."""
+    window: Unit | Literal[""]
+    """Empty: what is under way."""
 
 
 class Moment:
@@ -48,8 +62,8 @@ class Window(Protocol):
     def add(self, amount: int) -> int:
         """Count `amount` now; gives the place for `correct`."""
 
-    def correct(self, place: int, amount: int) -> None:
-        """What was counted at `place` was really `amount` more, or less."""
+    def correct(self, place: int, amount: int) -> int:
+        """What was counted at `place` was really `amount` more, or less. Gives the place of that."""
 
     def recall(self, at: float, clock: Moment) -> int | None:
         """The place of what was counted at the time `at` by another process; None where it counts no more."""
@@ -97,13 +111,14 @@ class SlidingWindow:
         self.used += amount
         return self._number
 
-    def correct(self, place: int, amount: int) -> None:
+    def correct(self, place: int, amount: int) -> int:
         if amount > 0:
             # A debt counts from now on, or a long reply would be forgotten as soon as it has ended.
-            self.add(amount)
-        elif self._number - place < _KEPT:
+            return self.add(amount)
+        if self._number - place < _KEPT:
             self._amounts[place % _KEPT] += amount
             self.used += amount
+        return place
 
     def recall(self, at: float, clock: Moment) -> int | None:
         place = min(int((clock.monotonic - (clock.wall - at)) / self._slice), self._number)
@@ -114,6 +129,20 @@ class SlidingWindow:
         if more > 0:
             self._amounts[place % _KEPT] += more
             self.used += more
+
+    @property
+    def seconds(self) -> float:
+        """How long a slice is."""
+        return self._slice
+
+    def load(self, number: int, amounts: Mapping[int, int]) -> None:
+        """These slices are all that counts, and the one with this number is in progress."""
+        self._number = number
+        self._amounts = [0] * _KEPT
+        for place, amount in amounts.items():
+            if 0 <= number - place < _KEPT:
+                self._amounts[place % _KEPT] = amount
+        self.used = sum(self._amounts)
 
     def wait(self, amount: int, limit: int, clock: Moment) -> float:
         left = self.used
@@ -139,42 +168,49 @@ class CalendarWindow:
     A clock that is set back begins no window again.
     """
 
-    __slots__ = ("_began", "_ends", "_unit", "_zone", "used")
+    __slots__ = ("_unit", "_zone", "began", "ends", "used")
 
     def __init__(self, unit: Calendar, zone: tzinfo) -> None:
         self._unit = unit
         self._zone = zone
-        self._began = 0
-        self._ends = 0.0
+        self.began = 0
+        """Seconds since 1970, UTC; before the first `advance`, 0."""
+        self.ends = 0.0
         self.used = 0
 
     def advance(self, clock: Moment) -> None:
-        if clock.wall < self._ends:
+        if clock.wall < self.ends:
             return
-        self._began, self._ends = bounds(self._unit, self._zone, clock.wall)
+        self.began, self.ends = bounds(self._unit, self._zone, clock.wall)
         self.used = 0
 
     def add(self, amount: int) -> int:
         self.used += amount
-        return self._began
+        return self.began
 
-    def correct(self, place: int, amount: int) -> None:
+    def correct(self, place: int, amount: int) -> int:
         # A request belongs to the window in which it was admitted.
-        if place == self._began:
+        if place == self.began:
             self.used += amount
+        return place
+
+    def load(self, began: int, used: int) -> None:
+        """So much is used of the window that began then."""
+        if began == self.began:
+            self.used = used
 
     def recall(self, at: float, clock: Moment) -> int | None:
-        return self._began
+        return self.began
 
     def raise_to(self, place: int, amount: int) -> None:
-        if place == self._began:
+        if place == self.began:
             self.used = max(self.used, amount)
 
     def wait(self, amount: int, limit: int, clock: Moment) -> float:
         return self.reset(clock)
 
     def reset(self, clock: Moment) -> float:
-        return max(0.0, self._ends - clock.wall)
+        return max(0.0, self.ends - clock.wall)
 
 
 class InProgress:
@@ -192,8 +228,9 @@ class InProgress:
         self.used += amount
         return 0
 
-    def correct(self, place: int, amount: int) -> None:
+    def correct(self, place: int, amount: int) -> int:
         self.used += amount
+        return place
 
     def recall(self, at: float, clock: Moment) -> int | None:
         return None

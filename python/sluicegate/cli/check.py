@@ -68,10 +68,12 @@ def schema() -> None:
 def _with_store(report: "Report", config: "Config") -> "Report":
     from sluicegate.ledger import ledger_faults
     from sluicegate.responses import store_faults
+    from sluicegate.storage import redis_faults
 
     faults = store_faults(config.responses)
     if config.ledger is not None:
         faults += ledger_faults(config.storage)
+    faults += redis_faults(config.storage.counters)
     return replace(report, faults=(*report.faults, *faults))
 
 

@@ -18,7 +18,7 @@ from sluicegate.config.change import NEED_RESTART, changed_settings, load_change
 from sluicegate.config.check import Report, check_file, load_data, load_file
 from sluicegate.config.discover import DiscoverConfig
 from sluicegate.config.health import HealthConfig, ProbeConfig, RetryConfig
-from sluicegate.config.ledger import LedgerConfig, StorageConfig
+from sluicegate.config.ledger import CountersLost, LedgerConfig, StorageConfig
 from sluicegate.config.limits import Amounts, LimitSet, Rate
 from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.model import (
@@ -65,6 +65,7 @@ __all__ = [
     "Config",
     "CostConfig",
     "CostStyle",
+    "CountersLost",
     "DeadlineConfig",
     "Dialect",
     "DiscoverConfig",

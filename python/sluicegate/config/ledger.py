@@ -1,10 +1,11 @@
 """The ledger: what every request cost; and where it, and what else is to last, is kept."""
 
 from datetime import tzinfo
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from sluicegate.config.quantities import fault
 from sluicegate.config.section import Section
@@ -12,10 +13,13 @@ from sluicegate.config.values import Bytes, Days, Secret
 
 WhenFull = Literal["refuse", "drop"]
 SyncToDisk = Literal["never", "second", "always"]
+CountersLost = Literal["local", "allow", "refuse"]
 
 
 class StorageConfig(Section):
-    """Where the ledger, and its journal, are kept. Stored responses have settings of their own."""
+    """Where the ledger, its journal and the counters of limits are kept. Stored responses have settings of
+    their own.
+    """
 
     directory: str = Field(
         default="",
@@ -28,12 +32,50 @@ class StorageConfig(Section):
         "machines.",
     )
 
+    counters: Secret | None = Field(
+        default=None,
+        description="redis://host:6379 or rediss://…, of Redis or Valkey: several machines count limits "
+        "together. null: each counts for itself.",
+    )
+    counters_lost: CountersLost = Field(
+        default="local",
+        description="What limits do while that server does not answer. local: each gateway keeps to its "
+        "share of them, by what it knew last; allow: everything is let in; refuse: whoever has limits gets "
+        "a 503.",
+    )
+
+    @field_validator("counters")
+    @classmethod
+    def _redis(cls, url: Secret | None) -> Secret | None:
+        text = "" if url is None else url.get_secret_value()
+        if url is not None and not (text.startswith(("redis://", "rediss://")) and _has_host(text)):
+            raise fault("url", "is not a Redis URL", "redis://user:password@host:6379; rediss:// with TLS")
+        return url
+
+    @model_validator(mode="after")
+    def _has_counters_to_lose(self) -> Self:
+        if self.counters is None and "counters_lost" in self.model_fields_set:
+            raise fault(
+                "counters_lost",
+                "`counters_lost` does nothing without `counters`",
+                "add `counters`, or take it out",
+            )
+        return self
+
     @field_validator("database")
     @classmethod
     def _postgresql(cls, url: Secret | None) -> Secret | None:
         if url is not None and not url.get_secret_value().startswith("postgresql://"):
             raise fault("url", "is not a PostgreSQL URL", "postgresql://user:password@host/database")
         return url
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class LedgerConfig(Section):

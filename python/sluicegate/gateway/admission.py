@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from sluicegate.admission import LONGEST_USER, Admitted, Caller, Excess, Keyring, Limiter, Spending, Wish
+from sluicegate.admission import (
+    LONGEST_USER,
+    Admitted,
+    Caller,
+    Excess,
+    Keyring,
+    Limiter,
+    Spending,
+    Unavailable,
+    Wish,
+)
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
 
@@ -18,6 +28,7 @@ class Refusal:
     reason: Literal[
         "missing_key", "unknown_key", "expired_key", "caller_disabled", "endpoint_not_allowed",
         "missing_model", "unknown_model", "model_not_allowed", "unpriced", "limit",
+        "limits_unavailable",
     ]  # fmt: skip
     name: str = ""
     """The model, or the endpoint, that was asked for, where that is the reason."""
@@ -28,6 +39,7 @@ class Refusal:
 MISSING_KEY = Refusal("missing_key")
 UNKNOWN_KEY = Refusal("unknown_key")
 MISSING_MODEL = Refusal("missing_model")
+LIMITS_UNAVAILABLE = Refusal("limits_unavailable")
 
 
 class Admission:
@@ -99,22 +111,39 @@ class Admission:
         return self._models.upstream(name)
 
     def admit(
-        self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, runs: bool = True
-    ) -> Admitted | Refusal | None:
-        """Hold a request against the limits of its caller; None: there are none. For the thread that decides.
+        self,
+        caller: Caller,
+        model: Model,
+        facts: Facts,
+        then: Callable[[Admitted | Refusal | None], None],
+        *,
+        requests: int = 1,
+        runs: bool = True,
+    ) -> None:
+        """Hold a request against the limits of its caller. For the thread that decides, which calls `then`
+        with the answer: now, or later where other machines have to be asked. None: there are no limits.
 
         `requests`: 0 for what was counted when it was taken on. `runs`: False for what is only taken on now.
         """
         limiter = self._limiter
         if not (caller.limits or limiter.user_header):
-            return None
+            then(None)
+            return
 
         def price(input: int, output: int) -> Decimal | None:
             return self._prices.likely(model, input, output)
 
         if runs and limiter.refuses_unpriced(caller) and price(1, 1) is None:
-            return Refusal("unpriced", model.name)
-        admitted = limiter.admit(
+            then(Refusal("unpriced", model.name))
+            return
+
+        def answered(found: Admitted | Excess | Unavailable | None) -> None:
+            if isinstance(found, Excess):
+                then(Refusal("limit", excess=found))
+            else:
+                then(LIMITS_UNAVAILABLE if found == "unavailable" else found)
+
+        limiter.admit(
             Wish(
                 caller=caller,
                 model=model.label,
@@ -126,8 +155,8 @@ class Admission:
                 runs=runs,
             ),
             price,
+            answered,
         )
-        return Refusal("limit", excess=admitted) if isinstance(admitted, Excess) else admitted
 
     def owner(self, owner: str) -> Caller:
         """The caller whose stored responses are `owner`'s; without a name where no key is that any more."""

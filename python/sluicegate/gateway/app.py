@@ -16,18 +16,21 @@ from sluicegate.admission import (
     Estimates,
     Keyring,
     Limiter,
+    SharedCounters,
     Standing,
     begins,
     standing,
 )
 from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
+from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import errors, exposition, health, models
 from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
 from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
 from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, respond
 from sluicegate.gateway.background import Background
 from sluicegate.gateway.conversations import Conversations
+from sluicegate.gateway.counting import Counting
 from sluicegate.gateway.deciding import Deciding, DecidingOnLoop, DecidingThread
 from sluicegate.gateway.decisions import Answered, Decider
 from sluicegate.gateway.deployments import DeploymentReport
@@ -47,7 +50,7 @@ from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
-from sluicegate.storage import StoreUnavailable
+from sluicegate.storage import RedisScripts, StoreUnavailable, redis_faults
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
@@ -91,6 +94,7 @@ class Gateway:
         self._decider = self._loop_side.decider = Decider(
             state, self._loop_side.begin_continuing, self._loop_side.begin_storing, self._died
         )
+        self._counting = _counting(state, self._decider)
         self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
         self._probing = Probing(state.models.fleet, self._decider.post, report)
         self._probing.adopt(state.config)
@@ -160,7 +164,9 @@ class Gateway:
 
     def limits(self, callers: Iterable[Caller]) -> list[Standing]:
         """How the limits of these callers stand. For the thread that decides: see `decided`."""
-        return standing(self._state.serving.admission.limiter.limits_of(callers), self._decider.under_way)
+        state = self._state
+        limits = state.serving.admission.limiter.limits_of(callers)
+        return standing(limits, self._decider.under_way, state.counters.now())
 
     async def decided(self, step: Callable[[], Answered]) -> Answered:
         """What `step` says on the thread that decides. It must not wait."""
@@ -249,6 +255,8 @@ class Gateway:
         if state.ledger is not None:
             state.ledger.start()
         self._loop_side.start()
+        if self._counting is not None:
+            self._counting.start()
         decisions, front = state.start_engines(state.config)
         try:
             _tell(front, state.serving)
@@ -400,6 +408,8 @@ class Gateway:
             await asyncio.wait(state.tasks, timeout=CLOSE_SECONDS)
         if self._decider.open:
             state.log.error("requests_lost", open=self._decider.open)
+        if self._counting is not None:
+            await self._counting.close()
         await state.responses.close()
         if state.ledger is not None:
             await state.ledger.close()
@@ -426,14 +436,14 @@ def create_app(
 
     `prices` and `policy` replace what the configuration says of prices, and of choosing deployments. `log`
     defaults to standard output; one that is given is its owner's to close. `engines` starts the threads that
-    move bytes. Raises `ConfigurationError` for an upstream that cannot be used.
+    move bytes. Raises `ConfigurationError` for an upstream that cannot be used, or a library that is missing.
     """
     settings = config.server.log
     closes_log = log is None
     log = log or Log.configured(settings.level, settings.format)
     metrics = Metrics()
     notices = Notices(log)
-    counters = Counters(UTC if config.ledger is None else config.ledger.zone)
+    counters = _counters(config)
     estimates = Estimates()
     report = DeploymentReport(log)
     known = KnownPrices()
@@ -474,6 +484,24 @@ def create_app(
     report.models = lambda: state.models
     metrics.show(report)
     return Gateway(state, report, prices, policy, closes_log=closes_log)
+
+
+def _counters(config: Config) -> Counters:
+    zone = UTC if config.ledger is None else config.ledger.zone
+    storage = config.storage
+    if storage.counters is None:
+        return Counters(zone)
+    if faults := redis_faults(storage.counters):
+        raise ConfigurationError(faults)
+    return SharedCounters(zone, storage.counters_lost)
+
+
+def _counting(state: State, decider: Decider) -> Counting | None:
+    url = state.config.storage.counters
+    if url is None or not isinstance(state.counters, SharedCounters):
+        return None
+    scripts = RedisScripts(url)
+    return Counting(state.counters, scripts, decider.post, state.ledger, state.log, state.metrics.counters)
 
 
 def _serving(

@@ -1,9 +1,11 @@
 """`POST /v1/responses` with `background`: a response is taken on, and run when its turn comes."""
 
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 from sluicegate._core import ResponsesRequest
-from sluicegate.admission import Caller
+from sluicegate.admission import Admitted, Caller
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.admission import Refusal
@@ -63,14 +65,13 @@ class Background:
         if all(serving.forwards_authorization[deployment.upstream] for deployment in model.deployments):
             raise Refused(stored_errors.background_needs_own_credentials(model.name))
         taken_on = TakenOn(asked.headers)
-        admitted = await self._decider.ask(
-            lambda: serving.admission.admit(caller, model, taken_on, runs=False)
-        )
-        if isinstance(admitted, Refusal):
-            raise Refused(errors.refused(admitted))
-        if admitted is not None:
-            # What it uses beside that counts when it runs.
-            await self._decider.ask(admitted.release)
+
+        def take_on(tell: Callable[[Refusal | None], None]) -> None:
+            serving.admission.admit(caller, model, taken_on, partial(_taken_on, tell), runs=False)
+
+        refusal = await self._decider.hear(take_on)
+        if refusal is not None:
+            raise Refused(errors.refused(refusal))
         # Looked at now, so that the client is told at once, and again when it runs.
         await self._conversations.earlier(serving, owner, model, request.previous_response_id)
         resolved = await self._conversations.resolved(serving, owner, model, request)
@@ -155,3 +156,10 @@ class Background:
             response_id=entry.id,
         )
         self._state.recorder.record(record)
+
+
+def _taken_on(tell: Callable[[Refusal | None], None], answer: Admitted | Refusal | None) -> None:
+    if isinstance(answer, Admitted):
+        # What it uses beside the request counts when it runs.
+        answer.release()
+    tell(answer if isinstance(answer, Refusal) else None)

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, PriceAsked, ResponsesRequest
@@ -86,6 +87,12 @@ class Decider:
 
     async def ask(self, step: Callable[[], Answered]) -> Answered:
         """What `step` says on the thread that decides. On the event loop."""
+        return await self.hear(lambda tell: tell(step()))
+
+    async def hear(self, step: Callable[[Callable[[Answered], None]], None]) -> Answered:
+        """What `step` says on the thread that decides, now or later: it is given what to call with that. On
+        the event loop.
+        """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Answered] = loop.create_future()
 
@@ -93,13 +100,14 @@ class Decider:
             if not answered.done():
                 set_it(value)
 
+        def answer(value: Answered) -> None:
+            loop.call_soon_threadsafe(tell, answered.set_result, value)
+
         def run() -> None:
             try:
-                value = step()
+                step(answer)
             except Exception as error:
                 loop.call_soon_threadsafe(tell, answered.set_exception, error)
-            else:
-                loop.call_soon_threadsafe(tell, answered.set_result, value)
 
         self.post(run)
         return await answered
@@ -182,22 +190,34 @@ class Decider:
             self._refuse(call, errors.refused(model))
             return
         call.model = model
-        if not call.counts:
-            admitted = admission.admit(caller, model, event, requests=1 if run is None else 0)
-            if isinstance(admitted, Refusal):
-                self._refuse(call, errors.refused(admitted))
-                return
-            call.admitted = admitted
-            if admitted is not None:
-                call.headers = limit_headers(admitted.lease, call.form)
-        if run is not None:
-            self._begin(call, run.request)
-        elif endpoint == "responses":
-            self._respond(call, event)
-        elif endpoint == "count_tokens":
+        if call.counts:
             self._count(call, event, model)
-        else:
-            self._begin(call, None)
+            return
+        then = partial(self._admitted, call, event)
+        admission.admit(caller, model, event, then, requests=1 if run is None else 0)
+
+    def _admitted(self, call: Call, event: Arrived, answer: Admitted | Refusal | None) -> None:
+        """What the caller's limits say: at once, or later where other machines had to be asked."""
+        if call.arrived is None:
+            # The client has left meanwhile.
+            if isinstance(answer, Admitted):
+                answer.unused()
+            return
+        try:
+            if isinstance(answer, Refusal):
+                self._refuse(call, errors.refused(answer))
+                return
+            call.admitted = answer
+            if answer is not None:
+                call.headers = limit_headers(answer.lease, call.form)
+            if call.run is not None:
+                self._begin(call, call.run.request)
+            elif event.endpoint == "responses":
+                self._respond(call, event)
+            else:
+                self._begin(call, None)
+        except Exception as error:
+            self._broke(event, error)
 
     def _count(self, call: Call, event: Arrived, model: Model) -> None:
         """How many tokens an input has: an upstream says so, or the gateway estimates it, or nobody does."""

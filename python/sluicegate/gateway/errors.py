@@ -144,6 +144,8 @@ def refused(refusal: Refusal) -> ErrorReply:
         return _not_allowed(message, code="model_unpriced", param="model")
     if refusal.excess is not None:
         return _limited(refusal.excess)
+    if refusal.reason == "limits_unavailable":
+        return _limits_unavailable()
     if refusal.reason == "missing_model":
         message = "You must provide a model parameter."
         return error_reply(400, message, code="missing_model", param="model")
@@ -184,6 +186,17 @@ def _limited(excess: Excess) -> ErrorReply:
         code="rate_limit_exceeded",
         headers=(*(never if excess.never else again), *left),
         excess=excess,
+    )
+
+
+def _limits_unavailable() -> ErrorReply:
+    """What limits count is elsewhere, and cannot be asked for."""
+    return error_reply(
+        503,
+        "The gateway cannot tell just now how much of your limits is left: try again in a few seconds.",
+        type="server_error",
+        code="limits_unavailable",
+        headers=((b"retry-after", b"2"),),
     )
 
 

@@ -26,7 +26,8 @@ class ReadyEndpoint:
     async def __call__(self, asked: AppRequest) -> None:
         found = readiness(self._state)
         status = 200 if found == "ready" else 503
-        await respond(asked.send, status, _HEADERS, b'{"status":"%b"}' % found.encode())
+        lost = b',"counters":"lost"' if self._state.counters.lost else b""
+        await respond(asked.send, status, _HEADERS, b'{"status":"%b"%b}' % (found.encode(), lost))
 
 
 def readiness(state: State) -> Literal["ready", "draining", "not running"]:

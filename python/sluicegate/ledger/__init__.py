@@ -5,7 +5,7 @@ from sluicegate.ledger.place import ledger_faults, open_database
 from sluicegate.ledger.reports import GROUPS, Line, Period, TooManyLines, report
 from sluicegate.ledger.row import PICO
 from sluicegate.ledger.rows import newest, row_with
-from sluicegate.ledger.spent import Spent
+from sluicegate.ledger.spent import Spent, Whose
 
 __all__ = [
     "GROUPS",
@@ -15,6 +15,7 @@ __all__ = [
     "Period",
     "Spent",
     "TooManyLines",
+    "Whose",
     "ledger_faults",
     "newest",
     "open_database",

@@ -17,7 +17,7 @@ from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.row import Record
 from sluicegate.ledger.schema import COSTS
 from sluicegate.ledger.shipping import DescribePrice, Shipping
-from sluicegate.ledger.spent import Calendar, Spent, spent
+from sluicegate.ledger.spent import Calendar, Spent, Whose, spent, spent_by
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import LedgerMetrics, Log, where
 
@@ -101,6 +101,11 @@ class Ledger:
         """
         await self._recovered.wait()
         return await spent(self.database, begins, time.time(), users=users)
+
+    async def spent_by(self, begins: Mapping[Calendar, date], whose: Whose) -> list[Spent]:
+        """What these have used since these days began, as `spent` has it. Raises `StoreUnavailable`."""
+        await self._recovered.wait()
+        return await spent_by(self.database, begins, whose)
 
     # === shipping ===
 

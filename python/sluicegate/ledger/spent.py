@@ -1,10 +1,10 @@
 """What was used lately, as limits count it: what a process that starts has to know of those before it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Select, Table, and_, case, func, not_, select
+from sqlalchemy import Select, Table, and_, case, func, not_, or_, select, tuple_
 
 from sluicegate.ledger.schema import first_id, ledger, usage_daily, usage_users
 from sluicegate.storage import Database
@@ -47,17 +47,42 @@ async def spent(
         found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
         for window, begin in begins.items():
             rows = (await connection.execute(_since(usage_daily, _OF_CALLERS, begin))).all()
-            found += [
-                Spent(window, 0.0, caller, key, team, "", model, *map(_number, sums))
-                for caller, key, team, model, *sums in rows
-            ]
+            found += [_of_caller(window, row) for row in rows]
             if users:
                 query = _since(usage_users, _OF_USERS, begin).limit(_MOST_USERS)
-                rows = (await connection.execute(query)).all()
-                found += [
-                    Spent(window, 0.0, caller, "", "", user, "", *map(_number, sums))
-                    for caller, user, *sums in rows
-                ]
+                found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
+    return found
+
+
+class Whose(NamedTuple):
+    """Whose sums are asked for."""
+
+    callers: Collection[str] = ()
+    keys: Collection[str] = ()
+    teams: Collection[str] = ()
+    users: Collection[tuple[str, str]] = ()
+    """A caller's id, and the user's."""
+
+
+async def spent_by(database: Database, begins: Mapping[Calendar, date], whose: Whose) -> list[Spent]:
+    """What these have used since these days began; all rows of each, and some of others. Raises
+    `StoreUnavailable`.
+    """
+    columns = usage_daily.c
+    theirs = or_(
+        columns.caller_id.in_(whose.callers), columns.key_id.in_(whose.keys), columns.team.in_(whose.teams)
+    )
+    columns = usage_users.c
+    users = tuple_(columns.caller_id, columns.user_id).in_(whose.users)
+    found: list[Spent] = []
+    async with database.read("limits") as connection:
+        for window, begin in begins.items():
+            if whose.callers or whose.keys or whose.teams:
+                query = _since(usage_daily, _OF_CALLERS, begin).where(theirs)
+                found += [_of_caller(window, row) for row in (await connection.execute(query)).all()]
+            if whose.users:
+                query = _since(usage_users, _OF_USERS, begin).where(users)
+                found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
     return found
 
 
@@ -94,6 +119,16 @@ def _lately(row: Any) -> Spent:
     return Spent(
         "lately", at, caller or "", key or "", team or "", user or "", model or "", *map(_number, sums)
     )
+
+
+def _of_caller(window: Calendar, row: Any) -> Spent:
+    caller, key, team, model, *sums = row
+    return Spent(window, 0.0, caller, key, team, "", model, *map(_number, sums))
+
+
+def _of_user(window: Calendar, row: Any) -> Spent:
+    caller, user, *sums = row
+    return Spent(window, 0.0, caller, "", "", user, "", *map(_number, sums))
 
 
 def _number(value: Any) -> int:

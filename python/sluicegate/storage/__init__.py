@@ -4,16 +4,22 @@ from sluicegate.storage.database import Database
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
 from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
+from sluicegate.storage.redis import RedisFailed, RedisScript, RedisScripts, ScriptCall, redis_faults
 
 __all__ = [
     "Contended",
     "Database",
     "MigrationStep",
+    "RedisFailed",
+    "RedisScript",
+    "RedisScripts",
+    "ScriptCall",
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",
     "Unstorable",
     "migrate",
+    "redis_faults",
     "state_directory",
     "storage_directory",
     "version_table",

@@ -1,5 +1,6 @@
 """What operators see: the structured log and the metrics."""
 
+from sluicegate.telemetry.counters import CountersMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.log import Log, where
 from sluicegate.telemetry.metrics import Metrics
@@ -8,6 +9,7 @@ from sluicegate.telemetry.recorder import Recorder, Sink
 from sluicegate.telemetry.stored import StoredMetrics
 
 __all__ = [
+    "CountersMetrics",
     "LedgerMetrics",
     "Log",
     "Metrics",

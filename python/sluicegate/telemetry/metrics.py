@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from sluicegate.telemetry.counters import CountersMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.record import RequestRecord, Try
 from sluicegate.telemetry.stored import StoredMetrics
@@ -113,6 +114,7 @@ class Metrics(Collector):
         self._registry.register(self)
         self.stored = StoredMetrics(self._registry)
         self.ledger = LedgerMetrics(self._registry)
+        self._counters: CountersMetrics | None = None
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
         self._faults: dict[tuple[str, str, str], int] = {}
@@ -121,6 +123,13 @@ class Metrics(Collector):
         self._dropped = 0
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
         self._lock = Lock()
+
+    @property
+    def counters(self) -> CountersMetrics:
+        """Shown from the first time that they are asked for: most gateways have no such counters."""
+        if self._counters is None:
+            self._counters = CountersMetrics(self._registry)
+        return self._counters
 
     def show(self, source: Collector) -> None:
         """Have a scrape ask `source`, too."""

@@ -1,0 +1,274 @@
+"""Scripts at a real server decide as the counters of one process would, and give back what was taken."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import redis
+
+from harness.redis_server import redis_server
+from sluicegate.admission import (
+    SESSIONS,
+    SETTLE,
+    TAKE,
+    Admitted,
+    Ask,
+    Changes,
+    Counters,
+    Estimates,
+    Excess,
+    Keyring,
+    Limiter,
+    Moment,
+    Place,
+    SharedCounters,
+    Wish,
+    openai,
+)
+from sluicegate.admission.limits import Used
+from sluicegate.config import load_data
+
+# A minute before a day, a week and a month end at once: Sunday, 31 January 2027, 23:59.
+START = 1_801_439_940.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["redis.Redis"]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as running, running.client() as client:
+        yield client
+
+
+@pytest.fixture
+def empty(server: "redis.Redis") -> "redis.Redis":
+    server.flushall()
+    return server
+
+
+class Clock:
+    """What everybody takes for the time, the server included."""
+
+    def __init__(self) -> None:
+        self.at = START
+
+    def now(self) -> Moment:
+        return Moment(self.at, self.at)
+
+
+class Gateway:
+    """One of several with the same counters. Each call is answered before anything else is done."""
+
+    def __init__(self, server: "redis.Redis", clock: Clock, name: str) -> None:
+        self.name = name
+        self._server = server
+        self._clock = clock
+        # A script's only look at a clock.
+        assert TAKE.count("redis.call('TIME')") == SETTLE.count("redis.call('TIME')") == 1
+        self._take, self._settle = (
+            server.register_script(source.replace("redis.call('TIME')", "{redis.call('GET', 'now'), 0}"))
+            for source in (TAKE, SETTLE)
+        )
+        self.counters = SharedCounters(UTC, "local")
+        self.counters.now = clock.now  # type: ignore[method-assign]
+        self.counters.ask, self.counters.tell = self.ask, self.tell
+        self.calls = 0
+        self.settle({}, follows="-")
+
+    def ask(self, ask: Ask) -> None:
+        verdict, *rest = self.take(ask)
+        if verdict == b"missing":
+            self.settle(
+                {
+                    Place(name, "raise", int(total.ends) + 3600): total.known
+                    for name, total in ask.totals.items()
+                }
+            )
+            verdict, *rest = self.take(ask)
+        ask.answered(verdict.decode(), float(rest[0]), rest[1:])
+
+    def take(self, ask: Ask) -> list[Any]:
+        self._tick()
+        keys = [SESSIONS, *ask.keys]
+        answer: list[Any] = self._take(keys, [self.name, self.calls, *ask.arguments])
+        return answer
+
+    def tell(self, changes: Changes) -> None:
+        self.settle({Place.of(held): held.amount for held in changes})
+
+    def settle(self, changes: dict[Place, int], follows: str = "") -> list[Any]:
+        self._tick()
+        arguments = [part for place, amount in changes.items() for part in (place.kind, place.place, amount)]
+        keys = [SESSIONS, *(place.name for place in changes)]
+        answer: list[Any] = self._settle(keys, [self.name, self.calls, follows, *arguments])
+        return answer
+
+    def _tick(self) -> None:
+        self.calls += 1
+        self._server.set("now", repr(self._clock.at))
+
+
+class Plain(Counters):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(UTC)
+        self.now = clock.now  # type: ignore[method-assign]
+
+
+LIMITS = {
+    "requests": ["12/minute", "90/hour"],
+    "tokens": ["1500/minute", "12000/day"],
+    "concurrent": 4,
+    "cost": ["0.008/week", "0.012/month"],
+    "models": {"m": {"tokens": "900/minute"}},
+}
+
+
+def limiter_of(counters: Counters, limits: dict[str, Any] = LIMITS) -> tuple[Limiter, Any]:
+    data = {
+        "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
+        "models": {"m": "local", "n": "local"},
+        "limits": {"team": limits, "own": {"requests": "8/minute"}},
+        "teams": {"t": {"limits": "team"}},
+        "callers": [{"name": "a", "team": "t"}],
+        "keys": [{"name": "a", "key": "sk-1", "limits": "own"}],
+    }
+    config = load_data(data, {})
+    [caller] = Keyring(config).callers
+    return Limiter(config, counters, Estimates()), caller
+
+
+def asked(limiter: Limiter, caller: Any, model: str, input: int, output: int) -> Admitted | Excess:
+    found: list[Any] = []
+    wish = Wish(caller, model, None, input, output)
+    limiter.admit(wish, lambda i, o: Decimal(i + o) / 1_000_000, found.append)
+    [answer] = found
+    assert isinstance(answer, Admitted | Excess)
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_scripts_decide_as_the_counters_of_one_process(empty: "redis.Redis", seed: int) -> None:
+    chance = random.Random(seed)
+    clock = Clock()
+    gateways = [Gateway(empty, clock, name) for name in ("one", "two")]
+    shared = [limiter_of(gateway.counters) for gateway in gateways]
+    plain = limiter_of(Plain(clock))
+    running: list[tuple[Admitted, Admitted]] = []
+    refusals = 0
+    for _ in range(250):
+        # Servers tell the time in whole microseconds.
+        clock.at = round(clock.at + chance.choice([0, 0, 0.4, 3, 3, 9, 61 * (chance.random() < 0.1)]), 6)
+        for gateway in gateways:
+            # Else what it holds would stop to count.
+            gateway.settle({})
+        if running and chance.random() < 0.5:
+            one, other = running.pop(chance.randrange(len(running)))
+            used = chance.choice(
+                [Used(1, 90, 10**8), Used(1, 400, 4 * 10**8), Used(0, 0, 0), Used(1, 0, None)]
+            )
+            one.lease.settle(used)
+            other.lease.settle(used)
+            continue
+        model, input, output = (
+            chance.choice("mn"),
+            chance.choice([5, 20, 300, 600]),
+            chance.choice([1, 60, 400]),
+        )
+        found = asked(*chance.choice(shared), model, input, output)
+        expected = asked(*plain, model, input, output)
+        assert type(found) is type(expected)
+        if isinstance(found, Admitted) and isinstance(expected, Admitted):
+            running.append((found, expected))
+            assert openai(found.lease.limits, found.lease.clock) == openai(
+                expected.lease.limits, expected.lease.clock
+            )
+        elif isinstance(found, Excess) and isinstance(expected, Excess):
+            refusals += 1
+            assert (found.limit.name, found.never, found.used) == (
+                expected.limit.name,
+                expected.never,
+                expected.used,
+            )
+            assert found.wait == pytest.approx(expected.wait, abs=0.001)
+    assert 20 < refusals < 200
+    for one, other in running:
+        one.lease.settle(Used(1, 10, 10))
+        other.lease.settle(Used(1, 10, 10))
+    # Nothing is held any more, and nothing that does not count is kept for good.
+    for key in empty.keys("{sluicegate}:*"):
+        assert b":concurrent:" not in key
+        assert key == SESSIONS.encode() or empty.ttl(key) > 0
+
+
+def test_a_gateway_that_is_not_heard_of_holds_nothing(empty: "redis.Redis") -> None:
+    clock = Clock()
+    dead, living = Gateway(empty, clock, "dead"), Gateway(empty, clock, "living")
+    one, other = (limiter_of(gateway.counters, {"concurrent": 2}) for gateway in (dead, living))
+    for _ in range(2):
+        assert isinstance(asked(*one, "m", 1, 1), Admitted)
+    assert isinstance(asked(*other, "m", 1, 1), Excess)
+    clock.at += 14
+    assert living.settle({})[2] == 2
+    assert isinstance(asked(*other, "m", 1, 1), Excess)
+    clock.at += 2
+    assert living.settle({})[2] == 1
+    assert isinstance(asked(*other, "m", 1, 1), Admitted)
+
+
+def test_a_session_that_another_follows_does_nothing_any_more(empty: "redis.Redis") -> None:
+    clock = Clock()
+    gateway = Gateway(empty, clock, "first")
+    limiter, caller = limiter_of(gateway.counters, {"concurrent": 9, "cost": "1/month"})
+    asked(limiter, caller, "m", 1, 1)
+    last = gateway.calls
+    gateway.name = "second"
+    [*_, before] = gateway.settle({}, follows="first")
+    beat, number, marks = before.decode().split(" ")
+    assert (float(beat), int(number), marks) == (clock.at, last, "t")
+    # Opening it again, where the answer was lost, says so again.
+    assert gateway.settle({}, follows="first")[3].decode() == f"closed {before.decode()}"
+    gateway.name = "first"
+    ask = Ask(gateway.counters, limiter._limits(Wish(caller, "m", None, 1, 1)), _demand(), print, clock.now())
+    assert gateway.take(ask) == [b"gone"]
+    assert gateway.settle({Place(ask.keys[0], "held", 0): 5}) == [b"gone"]
+
+
+def _demand() -> Any:
+    from sluicegate.admission.limits import Demand
+
+    return Demand(1, 1, 1, 1, 1)
+
+
+def test_large_sums_are_exact(empty: "redis.Redis") -> None:
+    """Costs are in 10⁻¹² USD: those of a large budget are beyond what a Lua number holds exactly."""
+    clock = Clock()
+    gateway = Gateway(empty, clock, "one")
+    limits = limiter_of(gateway.counters, {"cost": "900000/month"})
+    name = b""
+    for _ in range(4):
+        admitted = asked(*limits, "m", 1, 1)
+        assert isinstance(admitted, Admitted)
+        name = max(key for key in empty.keys("*:cost:*") if isinstance(key, bytes))
+        admitted.lease.settle(Used(1, 2, 10**15 + 1))
+    assert empty.get(name) == str(4 * (10**15 + 1)).encode()
+    empty.set(name, str(8 * 10**17 + 1), keepttl=True)
+    admitted = asked(*limits, "m", 1, 1)
+    assert isinstance(admitted, Admitted)
+    admitted.lease.settle(Used(1, 2, 3))
+    assert empty.get(name) == str(8 * 10**17 + 4).encode()
+
+
+def test_no_more_is_given_back_than_is_there(empty: "redis.Redis") -> None:
+    clock = Clock()
+    gateway = Gateway(empty, clock, "one")
+    limits = limiter_of(gateway.counters, {"tokens": ["1000/minute", "1000/day"]})
+    admitted = asked(*limits, "m", 100, 400)
+    assert isinstance(admitted, Admitted)
+    for key in empty.keys("*:tokens:*"):
+        # The server was started again meanwhile, and has lost what was taken.
+        empty.delete(key)
+    admitted.lease.settle(Used(1, 0, 0))
+    again = asked(*limits, "m", 500, 500)
+    assert isinstance(again, Admitted)
+    assert isinstance(asked(*limits, "m", 1, 1), Excess)
