@@ -143,6 +143,34 @@ async def test_the_socket_is_this_users_and_needs_no_token(stand: Stand) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /metrics HTTP/1.1\r\n{token}\r\n", 421),
+        ("GET /healthz HTTP/1.0\r\n\r\n", 421),
+        ("GET /metrics HTTP/1.1\r\n{host}Host: evil.example\r\n{token}\r\n", 421),
+        ("GET http://127.0.0.1/metrics HTTP/1.1\r\nHost: evil.example\r\n{token}\r\n", 421),
+        ("GET /metrics HTTP/1.1\r\n{host}{token}{token}\r\n", 401),
+        # What nobody may send is not waited for.
+        ("POST {api}/callers HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\nf\r\n", 401),
+        ("GET {api}/deployments/%00%0d%0a HTTP/1.1\r\n{host}{token}\r\n", 404),
+        ("GET {api}/requests?caller=%00 HTTP/1.1\r\n{host}{token}\r\n", 400),
+        ("GET {api}/callers/%ed%a0%80 HTTP/1.1\r\n{host}{token}\r\n", 404),
+    ],
+)
+async def test_requests_as_no_client_library_sends_them(stand: Stand, head: str, status: int) -> None:
+    host, port = stand.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    text = head.format(host=f"Host: {host}\r\n", token=f"Authorization: Bearer {OPERATOR}\r\n", api=API)
+    writer.write(text.encode())
+    try:
+        async with asyncio.timeout(20):
+            line = await reader.readline()
+    finally:
+        writer.close()
+    assert int(line.split()[1]) == status
+
+
 async def test_idle_connections_keep_nobody_out(stand: Stand) -> None:
     host, port = stand.address.removeprefix("http://").split(":")
     idle = [await asyncio.open_connection(host, int(port)) for _ in range(50)]
