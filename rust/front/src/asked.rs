@@ -11,10 +11,10 @@ use sluicegate_core::protocols::responses::request::ResponsesRequest;
 use sluicegate_core::request::Request;
 use sluicegate_relay::offload::{LARGE, offload};
 
-use crate::endpoint::{Endpoint, Takes, Target};
+use crate::endpoint::{Endpoint, Target};
 use crate::facts::{Facts, Wanted};
 use crate::refusal::Refusal;
-use crate::upload::{self, Uploaded};
+use crate::upload::{self, Reader, Uploaded};
 
 /// A client's request, read once.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl AskedRequest {
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         match self {
-            Self::Upload(uploaded) => uploaded.form.model.as_deref(),
+            Self::Upload(uploaded) => uploaded.model.as_deref(),
             _ => self.json()?.model(),
         }
     }
@@ -80,7 +80,7 @@ impl AskedRequest {
     #[must_use]
     pub fn stream(&self) -> bool {
         match self {
-            Self::Upload(uploaded) => uploaded.form.stream,
+            Self::Upload(uploaded) => uploaded.stream,
             _ => self.json().is_some_and(Request::stream),
         }
     }
@@ -108,21 +108,10 @@ pub(crate) async fn parse(
     wanted: &Wanted,
 ) -> Result<(Result<AskedRequest, Error>, Facts), Refusal> {
     let mut facts = wanted.of_head(headers);
-    match target.endpoint.takes(headers) {
-        Takes::Json => {}
-        Takes::Anything => {
-            let uploaded = upload::anything(target.model.clone(), body);
-            return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
-        }
-        Takes::Form(content_type) => {
-            let content_type = content_type.to_vec();
-            let scanned = offload(body.len() > LARGE, move || {
-                upload::form(&content_type, body)
-            });
-            let uploaded = scanned.await.ok_or(Refusal::Stopping)?;
-            let uploaded = uploaded.map_err(Refusal::Form)?;
-            return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
-        }
+    if let Some(reader) = Reader::of(target, headers)? {
+        let read = offload(body.len() > LARGE, move || upload::whole(reader, body));
+        let uploaded = read.await.ok_or(Refusal::Stopping)??;
+        return Ok((Ok(AskedRequest::Upload(uploaded)), facts));
     }
     let endpoint = target.endpoint.clone();
     let by_body = facts.by_body;

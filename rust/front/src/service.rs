@@ -26,7 +26,7 @@ use crate::callers::Presented;
 use crate::carried::Carried;
 use crate::clock::{Clock, Underway};
 use crate::decisions::About;
-use crate::endpoint::{Endpoint, Takes, Target};
+use crate::endpoint::{Endpoint, Target};
 use crate::facts::Facts;
 use crate::head;
 use crate::reading::{discard, read_body};
@@ -34,7 +34,7 @@ use crate::refusal::{Form, Refusal};
 use crate::report::Report;
 use crate::room::Share;
 use crate::state::{FrontState, Listening};
-use crate::upload::Taking;
+use crate::upload::{Reader, Taking};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -207,8 +207,11 @@ impl Serving {
         }
         let pace = self.listening.bounds.body_pace;
         let share = Share::new(&self.state.body_room);
-        let takes = target.endpoint.takes(&asking.parts.headers);
-        if !matches!(takes, Takes::Json) {
+        let reader = match Reader::of(&target, &asking.parts.headers) {
+            Ok(reader) => reader,
+            Err(refusal) => return self.refuse(asking, report, refusal, body),
+        };
+        if let Some(reader) = reader {
             let taking = Taking {
                 limit: limits.max_body,
                 hold: limits.hold_upload,
@@ -218,11 +221,7 @@ impl Serving {
                 request_id: id,
                 engine: &self.engine,
             };
-            let taken = match takes {
-                Takes::Form(content_type) => taking.form(content_type, body).await,
-                _ => taking.anything(target.model.clone(), body).await,
-            };
-            let uploaded = match taken {
+            let uploaded = match taking.read(reader, body).await {
                 Ok(uploaded) => uploaded,
                 Err((refusal, body)) => return self.refuse(asking, report, refusal, body),
             };

@@ -4,54 +4,106 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use hyper::body::{Body as _, Incoming};
-use sluicegate_core::form::{Form, FormFault, FormScanner};
+use sluicegate_core::form::FormScanner;
 use sluicegate_relay::{Broken, Engine, Source, Upload};
 
 use crate::bounds::Pace;
+use crate::endpoint::{Takes, Target};
 use crate::paced::Paced;
 use crate::reading::discard;
-use crate::refusal::{Form as ErrorForm, Refusal};
+use crate::refusal::{Form, Refusal};
 use crate::room::Share;
 
 /// A request of which the first part was read.
 #[derive(Debug, Clone)]
 pub struct Uploaded {
-    /// What the form said by then; of anything else which model the path names.
-    pub form: Form,
+    /// The model that it is for, as far as one is named.
+    pub model: Option<Box<str>>,
+    /// It asks for a stream, as far as it has said so.
+    pub stream: bool,
     /// Its body.
     pub upload: Upload,
 }
 
-/// A body of any form that is there whole, for the model that its path names.
-pub(crate) fn anything(model: Option<Box<str>>, body: Bytes) -> Uploaded {
-    Uploaded {
-        form: named(model),
-        upload: Upload::new(body, None, None, None),
+/// What is read of a body on its way.
+pub(crate) enum Reader {
+    /// Of a form, which model it asks for, and whether for a stream.
+    Form(Box<FormScanner>),
+    /// Of anything else nothing: its path names the model, where anything does.
+    Other(Option<Box<str>>),
+}
+
+impl Reader {
+    /// What reads the body of a request with these headers; None: it is JSON, and read whole.
+    ///
+    /// # Errors
+    /// It is to be a form, and its headers do not call it one.
+    pub(crate) fn of(target: &Target, headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
+        Ok(match target.endpoint.takes(headers) {
+            Takes::Json => None,
+            Takes::Form(content_type) => {
+                let scanner = FormScanner::new(content_type).map_err(Refusal::Form)?;
+                Some(Self::Form(Box::new(scanner)))
+            }
+            Takes::Anything => Some(Self::Other(target.model.clone())),
+        })
+    }
+
+    fn feed(&mut self, data: &[u8]) -> Result<(), Refusal> {
+        match self {
+            Self::Form(scanner) => scanner.feed(data).map_err(Refusal::Form),
+            Self::Other(_) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Refusal> {
+        match self {
+            Self::Form(scanner) => scanner.finish().map(drop).map_err(Refusal::Form),
+            Self::Other(_) => Ok(()),
+        }
+    }
+
+    /// What follows need not be waited for.
+    fn is_satisfied(&self) -> bool {
+        match self {
+            Self::Form(scanner) => scanner.form().model.is_some(),
+            Self::Other(_) => true,
+        }
+    }
+
+    /// The request, of which `held` was read. `size`: bytes of the whole body, where they are known.
+    fn uploaded(
+        self,
+        held: Bytes,
+        size: Option<u64>,
+        rest: impl FnOnce(Self) -> Option<Box<dyn Source>>,
+    ) -> Uploaded {
+        let (model, at, stream) = match &self {
+            Self::Form(scanner) => {
+                let form = scanner.form();
+                let at = form.model.is_some().then(|| form.model_at.clone());
+                (form.model.clone(), at, form.stream)
+            }
+            Self::Other(model) => (model.clone(), None, false),
+        };
+        Uploaded {
+            model,
+            stream,
+            upload: Upload::new(held, at, size, rest(self)),
+        }
     }
 }
 
-/// What is known of a body that is no form.
-fn named(model: Option<Box<str>>) -> Form {
-    Form {
-        model,
-        ..Form::default()
-    }
-}
-
-/// A form that is there whole.
+/// A body that is there whole.
 ///
 /// # Errors
-/// It is none.
-pub(crate) fn form(content_type: &[u8], body: Bytes) -> Result<Uploaded, FormFault> {
-    let mut scanner = FormScanner::new(content_type)?;
-    scanner.feed(&body)?;
-    let form = scanner.finish()?.clone();
-    let model = form.model.is_some().then(|| form.model_at.clone());
-    Ok(Uploaded {
-        form,
-        upload: Upload::new(body, model, None, None),
-    })
+/// It is not the form that it is called.
+pub(crate) fn whole(mut reader: Reader, body: Bytes) -> Result<Uploaded, Refusal> {
+    reader.feed(&body)?;
+    reader.finish()?;
+    Ok(reader.uploaded(body, None, |_| None))
 }
 
 /// How uploads are taken in.
@@ -63,39 +115,17 @@ pub(crate) struct Taking<'a> {
     pub(crate) pace: Pace,
     pub(crate) share: Share,
     /// How errors are written.
-    pub(crate) form: ErrorForm,
+    pub(crate) form: Form,
     pub(crate) request_id: &'a str,
     pub(crate) engine: &'a Engine,
 }
 
 impl Taking<'_> {
-    /// The form in `body`: read until its model is known and so much is held, or all of it. What is read takes its
-    /// share of the room, because a client may write its file first.
-    pub(crate) async fn form(
-        self,
-        content_type: &[u8],
-        body: Incoming,
-    ) -> Result<Uploaded, (Refusal, Incoming)> {
-        match FormScanner::new(content_type) {
-            Ok(scanner) => self.read(Some(scanner), body).await,
-            Err(fault) => Err((Refusal::Form(fault), body)),
-        }
-    }
-
-    /// Whatever is in `body`, for the model that its path names: so much is held of it.
-    pub(crate) async fn anything(
-        self,
-        model: Option<Box<str>>,
-        body: Incoming,
-    ) -> Result<Uploaded, (Refusal, Incoming)> {
-        let mut uploaded = self.read(None, body).await?;
-        uploaded.form = named(model);
-        Ok(uploaded)
-    }
-
-    async fn read(
+    /// What is in `body`: read until its `reader` is satisfied and so much is held, or all of it. What is read takes
+    /// its share of the room, because a client may write its file first.
+    pub(crate) async fn read(
         mut self,
-        mut scanner: Option<FormScanner>,
+        mut reader: Reader,
         body: Incoming,
     ) -> Result<Uploaded, (Refusal, Incoming)> {
         let declared = body.size_hint().exact();
@@ -105,18 +135,14 @@ impl Taking<'_> {
         let mut paced = Paced::new(body, self.pace, 0, Duration::ZERO);
         let mut held = BytesMut::new();
         let mut ended = false;
-        let is_known = |scanner: &Option<FormScanner>| {
-            let form = scanner.as_ref().map(FormScanner::form);
-            form.is_none_or(|form| form.model.is_some())
-        };
-        while !(ended || is_known(&scanner) && held.len() >= self.hold) {
+        while !(ended || reader.is_satisfied() && held.len() >= self.hold) {
             let data = std::future::poll_fn(|cx| paced.poll_data(cx)).await;
             let taken = match data {
                 None => {
                     ended = true;
                     continue;
                 }
-                Some(Ok(data)) => self.take(scanner.as_mut(), &mut held, &data),
+                Some(Ok(data)) => self.take(&mut reader, &mut held, &data),
                 Some(Err(refusal)) => Err(refusal),
             };
             if let Err(refusal) = taken {
@@ -124,37 +150,28 @@ impl Taking<'_> {
             }
             ended = declared == Some(held.len() as u64);
         }
-        if ended
-            && let Some(scanner) = &mut scanner
-            && let Err(fault) = scanner.finish()
-        {
-            return Err((Refusal::Form(fault), paced.body));
+        if ended && let Err(refusal) = reader.finish() {
+            return Err((refusal, paced.body));
         }
-        let form = scanner.as_ref().map(|scanner| scanner.form().clone());
-        let form = form.unwrap_or_default();
-        let model = form.model.is_some().then(|| form.model_at.clone());
-        let rest: Option<Box<dyn Source>> = if ended {
-            None
-        } else {
+        let held = self.share.held_by(held.freeze());
+        Ok(reader.uploaded(held, declared, |reader| {
+            if ended {
+                return None;
+            }
             Some(Box::new(Rest {
                 paced: Some(paced),
-                scanner,
+                reader,
                 limit: self.limit,
                 form: self.form,
                 request_id: self.request_id.into(),
                 engine: self.engine.clone(),
             }))
-        };
-        let held = self.share.held_by(held.freeze());
-        Ok(Uploaded {
-            form,
-            upload: Upload::new(held, model, declared, rest),
-        })
+        }))
     }
 
     fn take(
         &mut self,
-        scanner: Option<&mut FormScanner>,
+        reader: &mut Reader,
         held: &mut BytesMut,
         data: &Bytes,
     ) -> Result<(), Refusal> {
@@ -165,9 +182,7 @@ impl Taking<'_> {
         if !self.share.grow_to(size) {
             return Err(Refusal::Overloaded);
         }
-        if let Some(scanner) = scanner {
-            scanner.feed(data).map_err(Refusal::Form)?;
-        }
+        reader.feed(data)?;
         held.extend_from_slice(data);
         Ok(())
     }
@@ -177,10 +192,9 @@ impl Taking<'_> {
 struct Rest {
     /// None once it has ended, well or not.
     paced: Option<Paced>,
-    /// Of a form.
-    scanner: Option<FormScanner>,
+    reader: Reader,
     limit: usize,
-    form: ErrorForm,
+    form: Form,
     request_id: Box<str>,
     engine: Engine,
 }
@@ -188,9 +202,7 @@ struct Rest {
 impl Rest {
     fn next(&mut self, data: Option<Result<Bytes, Refusal>>) -> Result<Option<Bytes>, Refusal> {
         let Some(data) = data.transpose()? else {
-            if let Some(scanner) = &mut self.scanner {
-                scanner.finish().map_err(Refusal::Form)?;
-            }
+            self.reader.finish()?;
             return Ok(None);
         };
         if self
@@ -200,9 +212,7 @@ impl Rest {
         {
             return Err(Refusal::TooLarge(self.limit));
         }
-        if let Some(scanner) = &mut self.scanner {
-            scanner.feed(&data).map_err(Refusal::Form)?;
-        }
+        self.reader.feed(&data)?;
         Ok(Some(data))
     }
 }
