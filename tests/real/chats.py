@@ -1,23 +1,35 @@
 """A question and a tool loop, as the packages of OpenAI and Anthropic put them.
 
-Each takes the stand, the way (which is what the model is called) and the question. Asking gives the text and
-the usage; calling gives the cities that the tool was asked for, and the text of the answer.
+Each takes the packages, the way (which is what the model is called) and the question. Asking gives the text
+and the usage; calling gives the cities that the tool was asked for, and the text of the answer.
 """
 
 import json
-from typing import Any
+from typing import Any, Protocol
+
+import anthropic
+import openai
 
 from harness.tiny_model import TOOL_NAME
-from real.stand import RealStand
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 LIMIT = 200
 
 
-async def _ask_chat(stand: RealStand, way: str, text: str, streams: bool) -> tuple[str, Any]:
+class Packages(Protocol):
+    """Clients of both packages, each with its address."""
+
+    @property
+    def openai(self) -> openai.AsyncOpenAI: ...
+
+    @property
+    def anthropic(self) -> anthropic.AsyncAnthropic: ...
+
+
+async def _ask_chat(packages: Packages, way: str, text: str, streams: bool) -> tuple[str, Any]:
     messages: Any = [{"role": "user", "content": text}]
     request: dict[str, Any] = {"model": way, "messages": messages, "temperature": 0, "max_tokens": LIMIT}
-    completions = stand.openai.chat.completions
+    completions = packages.openai.chat.completions
     if streams:
         async with completions.stream(**request, stream_options={"include_usage": True}) as stream:
             completion: Any = await stream.get_final_completion()
@@ -27,11 +39,11 @@ async def _ask_chat(stand: RealStand, way: str, text: str, streams: bool) -> tup
     return completion.choices[0].message.content, completion.usage
 
 
-async def _call_chat(stand: RealStand, way: str, text: str, told: str) -> tuple[list[str], str]:
+async def _call_chat(packages: Packages, way: str, text: str, told: str) -> tuple[list[str], str]:
     tools = [{"type": "function", "function": {"name": TOOL_NAME, "parameters": PARAMETERS}}]
     messages: list[Any] = [{"role": "user", "content": text}]
     request: dict[str, Any] = {"model": way, "temperature": 0, "tools": tools, "max_tokens": LIMIT}
-    async with stand.openai.chat.completions.stream(messages=messages, **request) as stream:
+    async with packages.openai.chat.completions.stream(messages=messages, **request) as stream:
         message = (await stream.get_final_completion()).choices[0].message
     calls = message.tool_calls or []
     messages.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
@@ -39,32 +51,32 @@ async def _call_chat(stand: RealStand, way: str, text: str, told: str) -> tuple[
         call["function"].pop("parsed_arguments", None)
         call.pop("index", None)
     messages += [{"role": "tool", "tool_call_id": call.id, "content": told} for call in calls]
-    final = await stand.openai.chat.completions.create(messages=messages, **request)
+    final = await packages.openai.chat.completions.create(messages=messages, **request)
     return [json.loads(call.function.arguments)["city"] for call in calls], final.choices[
         0
     ].message.content or ""
 
 
-async def _ask_responses(stand: RealStand, way: str, text: str, streams: bool) -> tuple[str, Any]:
+async def _ask_responses(packages: Packages, way: str, text: str, streams: bool) -> tuple[str, Any]:
     request: dict[str, Any] = {
         "model": way, "input": text, "temperature": 0, "max_output_tokens": LIMIT, "store": False,
     }  # fmt: skip
     if streams:
-        async with stand.openai.responses.stream(**request) as stream:
+        async with packages.openai.responses.stream(**request) as stream:
             response: Any = await stream.get_final_response()
     else:
-        response = await stand.openai.responses.create(**request)
+        response = await packages.openai.responses.create(**request)
     assert response.status == "completed", response
     return response.output_text, response.usage
 
 
-async def _call_responses(stand: RealStand, way: str, text: str, told: str) -> tuple[list[str], str]:
+async def _call_responses(packages: Packages, way: str, text: str, told: str) -> tuple[list[str], str]:
     tools: Any = [{"type": "function", "name": TOOL_NAME, "parameters": PARAMETERS}]
     conversation: list[Any] = [{"role": "user", "content": text}]
     request: dict[str, Any] = {
         "model": way, "temperature": 0, "tools": tools, "store": False, "max_output_tokens": LIMIT,
     }  # fmt: skip
-    async with stand.openai.responses.stream(input=conversation, **request) as stream:
+    async with packages.openai.responses.stream(input=conversation, **request) as stream:
         response = await stream.get_final_response()
     calls = [item for item in response.output if item.type == "function_call"]
     conversation += [
@@ -73,30 +85,30 @@ async def _call_responses(stand: RealStand, way: str, text: str, told: str) -> t
     conversation += [
         {"type": "function_call_output", "call_id": call.call_id, "output": told} for call in calls
     ]
-    final = await stand.openai.responses.create(input=conversation, **request)
+    final = await packages.openai.responses.create(input=conversation, **request)
     return [json.loads(call.arguments)["city"] for call in calls], final.output_text
 
 
-async def _ask_messages(stand: RealStand, way: str, text: str, streams: bool) -> tuple[str, Any]:
+async def _ask_messages(packages: Packages, way: str, text: str, streams: bool) -> tuple[str, Any]:
     messages: Any = [{"role": "user", "content": text}]
     request: dict[str, Any] = {"model": way, "messages": messages, "max_tokens": LIMIT}
     # The package has no parameter for it.
     request["extra_body"] = {"temperature": 0}
     if streams:
-        async with stand.anthropic.messages.stream(**request) as stream:
+        async with packages.anthropic.messages.stream(**request) as stream:
             message: Any = await stream.get_final_message()
     else:
-        message = await stand.anthropic.messages.create(**request)
+        message = await packages.anthropic.messages.create(**request)
     assert message.stop_reason == "end_turn", message
     return _text(message), message.usage
 
 
-async def _call_messages(stand: RealStand, way: str, text: str, told: str) -> tuple[list[str], str]:
+async def _call_messages(packages: Packages, way: str, text: str, told: str) -> tuple[list[str], str]:
     tools: Any = [{"name": TOOL_NAME, "input_schema": PARAMETERS}]
     messages: list[Any] = [{"role": "user", "content": text}]
     request: dict[str, Any] = {"model": way, "max_tokens": LIMIT, "tools": tools}
     request["extra_body"] = {"temperature": 0}
-    async with stand.anthropic.messages.stream(messages=messages, **request) as stream:
+    async with packages.anthropic.messages.stream(messages=messages, **request) as stream:
         message: Any = await stream.get_final_message()
     calls = [block for block in message.content if block.type == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": call.id, "content": told} for call in calls]
@@ -104,7 +116,7 @@ async def _call_messages(stand: RealStand, way: str, text: str, told: str) -> tu
         {"role": "assistant", "content": [block.to_dict() for block in message.content]},
         {"role": "user", "content": results},
     ]
-    final = await stand.anthropic.messages.create(messages=messages, **request)
+    final = await packages.anthropic.messages.create(messages=messages, **request)
     return [call.input["city"] for call in calls], _text(final)
 
 
