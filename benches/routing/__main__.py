@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benches.routing.others import OTHERS, Others
@@ -20,7 +23,7 @@ OURS: dict[str, Any] = {
     "latency": "latency",
     "affinity": "affinity",
 }
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5)
 
 
 def makers() -> Iterator[tuple[str, Make]]:
@@ -31,18 +34,21 @@ def makers() -> Iterator[tuple[str, Make]]:
         yield name, partial(Others, chooser)
 
 
-def measure(scenario: Scenario, make: Make, seconds: float) -> Result:
-    """The means of a run for each seed; of large scenarios one is enough."""
-    seeds = SEEDS if scenario.servers <= 8 else SEEDS[:1]
-    runs = [Run(scenario, make, seed, seconds).result() for seed in seeds]
+def run(scenario: Scenario, make: Make, seconds: float, seed: int) -> Result:
+    return Run(scenario, make, seed, seconds).result()
 
-    def mean(name: str) -> float:
-        return float(sum(getattr(result, name) for result in runs) / len(runs))
+
+def measure(scenario: Scenario, make: Make, seconds: float, pool: Executor) -> Result:
+    """The medians of a run for each seed."""
+    runs = [*pool.map(partial(run, scenario, make, seconds), SEEDS)]
+
+    def middle(name: str) -> float:
+        return float(median(getattr(result, name) for result in runs))
 
     return Result(
         sum(result.requests for result in runs),
         sum(result.failed for result in runs),
-        *(round(mean(name), 4) for name in ("p50", "p99", "cached", "imbalance")),
+        *(round(middle(name), 4) for name in ("p50", "p99", "cached", "imbalance")),
     )
 
 
@@ -50,19 +56,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches.routing", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of simulated traffic")
     parser.add_argument("--servers", type=int, help="only scenarios with so many")
+    parser.add_argument("--disturbed", action="store_true", help="only scenarios in which servers are")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once")
     parser.add_argument("--only", help="policies whose name has this in it")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        found = compare(options, pool)
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def compare(options: argparse.Namespace, pool: Executor) -> dict[str, dict[str, Any]]:
+    """The results by scenario and policy; printed as they come."""
     found: dict[str, dict[str, Any]] = {}
     for scenario in SCENARIOS:
-        if options.servers not in (None, scenario.servers):
+        if options.servers not in (None, scenario.servers) or (options.disturbed and not scenario.disturbed):
             continue
         print(f"\n{scenario.name}\n\n| policy | p50, s | p99, s | cached | imbalance | failed |")
         print("| --- | --- | --- | --- | --- | --- |")
         for name, make in makers():
             if options.only and options.only not in name:
                 continue
-            result = measure(scenario, make, options.seconds)
+            result = measure(scenario, make, options.seconds, pool)
             found.setdefault(scenario.name, {})[name] = asdict(result)
             failed = 100 * result.failed / result.requests
             print(
@@ -70,8 +86,7 @@ def main() -> None:
                 f"| {result.imbalance:.2f} | {failed:.2f} % |",
                 flush=True,
             )
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 if __name__ == "__main__":
