@@ -247,6 +247,24 @@ async def test_no_answer_has_a_secret_in_it(stand: Stand) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="function")
+async def test_a_server_is_taken_off_while_the_database_is_away(
+    gateway: StartGateway, upstream: ScriptedUpstream
+) -> None:
+    with socket.socket() as silent:
+        # It accepts, and never says anything.
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        process = await gateway(plain(upstream, tokens=TOKENS, storage={"database": url}))
+        process.may_complain = True
+        async with admin_client(await admin_address(process), OPERATOR) as operator:
+            taken = await operator.post(f"{API}/deployments/a/m/eject")
+            assert (taken.status_code, taken.json()["state"]) == (200, "taken_off")
+        await process.wait_line(event="audit_failed", subject="a/m")
+        assert await process.stop() == 0
+
+
+@pytest.mark.asyncio(loop_scope="function")
 async def test_five_wrong_tokens(gateway: StartGateway, upstream: ScriptedUpstream) -> None:
     process = await gateway(plain(upstream, tokens=TOKENS))
     address = await admin_address(process)

@@ -1,12 +1,15 @@
 """Looking at rows of the ledger: pages that are bounded by what is looked at, and callers by id or name."""
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from harness import postgres
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, TooManyLines, newest, open_database, report, row_with
 from sluicegate.ledger.shipping import Shipping
@@ -40,14 +43,28 @@ def record(number: int, *, failed: bool = False, caller: str = "search") -> dict
     }
 
 
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    made = open_database(StorageConfig(directory=str(tmp_path)))
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    with contextlib.ExitStack() as stack:
+        url: SecretStr | None = None
+        if request.param == "postgresql":
+            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
+        made = open_database(StorageConfig(directory=str(tmp_path), database=url))
+        await _fill(made)
+        yield made
+        await made.close()
+
+
+async def _fill(made: Database) -> None:
     shipping = Shipping(made, UTC, "gateway", "1", lambda record: None)
     await shipping.ship([record(number, failed=number in (5, 60)) for number in range(100)])
     await shipping.ship([record(number, caller="other") for number in range(100, 110)])
-    yield made
-    await made.close()
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:

@@ -1,5 +1,6 @@
 """Who has changed what by the admin API: a line of the log each, and a row of the audit."""
 
+import asyncio
 from typing import Annotated
 
 from pydantic import Field
@@ -12,6 +13,9 @@ from sluicegate.admin.guard import identity_of
 from sluicegate.identity import audited, note
 from sluicegate.storage import Database, StoreUnavailable
 from sluicegate.telemetry import Log
+
+AUDIT_SECONDS = 5.0
+"""An answer waits for the database no longer."""
 
 
 class _Listed(Paged):
@@ -35,9 +39,11 @@ class Changes:
         self.tell(request, action, subject)
         actor = identity_of(request.scope).actor
         try:
-            await self._database.undisturbed(note(self._database, actor, action, subject))
-        except StoreUnavailable as error:
-            self._log.error("audit_failed", what=action, subject=subject, reason=str(error))
+            async with asyncio.timeout(AUDIT_SECONDS):
+                await self._database.undisturbed(note(self._database, actor, action, subject))
+        except (StoreUnavailable, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            self._log.error("audit_failed", what=action, subject=subject, reason=reason)
 
     async def list(self, request: Request) -> Response:
         asked = parameters(request, _Listed)

@@ -1,5 +1,6 @@
 """The listeners of the admin API: an address, for whoever has a token, and a Unix socket of this user's."""
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -18,7 +19,7 @@ from sluicegate.config import AdminConfig, StorageConfig, TlsConfig
 from sluicegate.identity import open_callers
 from sluicegate.server.address import Address, hold_address
 from sluicegate.server.certificate import check_certificate
-from sluicegate.server.embedded import Embedded, SocketDirectory
+from sluicegate.server.embedded import STOP_SECONDS, Embedded, SocketDirectory
 from sluicegate.storage import storage_directory
 from sluicegate.telemetry import Log
 
@@ -113,7 +114,10 @@ class AdminListener:
         """End what is served. Idempotent."""
         for server in self._servers:
             await server.stop()
-        await self._callers.close()
+        # A server that says nothing is not waited for.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._callers.close()
         self.release()
 
     def release(self) -> None:
