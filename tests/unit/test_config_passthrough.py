@@ -99,8 +99,8 @@ def test_an_endpoint_of_the_gateways_own_is_not_taken(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/models", "/v1/models/tiny", "/v1/models/*", "/v1/responses/resp_1/cancel", "/v1/*", "/healthz",
-        "/readyz", "/metrics", "/metrics/*",
+        "/v1/models", "/v1/models/tiny", "/v1/models/*", "/v1/responses/resp_1/cancel", "/v1/*", "/health",
+        "/healthz", "/readyz", "/metrics", "/metrics/*",
     ],
 )  # fmt: skip
 def test_what_the_gateway_answers_itself_is_not_taken(path: str) -> None:

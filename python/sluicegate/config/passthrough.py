@@ -48,7 +48,7 @@ POSTED = (
 )
 """What the gateway itself has for POST."""
 
-WHOLE = ("/v1/responses/*", "/v1/models/*", "/healthz", "/readyz", "/metrics")
+WHOLE = ("/v1/responses/*", "/v1/models/*", "/health", "/healthz", "/readyz", "/metrics")
 """What it has for any method."""
 
 RESERVED_NAMES = frozenset(
