@@ -1,0 +1,1 @@
+"""What limits of several machines cost."""
