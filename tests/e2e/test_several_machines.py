@@ -60,18 +60,22 @@ def configuration(server: RedisServer, upstream: ScriptedUpstream, **storage: An
     }
 
 
+async def start(config: dict[str, Any], directory: Path) -> GatewayProcess:
+    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
+    launcher = ("harness.patient_launcher", str(PATIENCE))
+    return await GatewayProcess.start(config, directory, {"PYTHONPATH": path}, launcher=launcher)
+
+
 @contextlib.asynccontextmanager
 async def running(
     config: dict[str, Any], directory: Path, count: int = 2
 ) -> AsyncIterator[list[GatewayProcess]]:
-    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
-    launcher = ("harness.patient_launcher", str(PATIENCE))
     async with contextlib.AsyncExitStack() as stack:
         gateways = []
         for number in range(count):
             own = directory / str(number)
             own.mkdir(exist_ok=True)
-            gateway = await GatewayProcess.start(config, own, {"PYTHONPATH": path}, launcher=launcher)
+            gateway = await start(config, own)
             stack.push_async_callback(gateway.stop)
             gateways.append(gateway)
         for gateway in gateways:
@@ -132,8 +136,9 @@ def used(server: RedisServer, resource: str) -> dict[str, int]:
         for key in client.keys(f"*:{resource}:*"):
             window = key.decode().split(":")[3]
             amounts = client.hvals(key) if client.type(key) == b"hash" else [client.get(key)]
-            found[window] += sum(map(int, amounts))
-    return dict(found)
+            # It may be gone by now.
+            found[window] += sum(int(amount) for amount in amounts if amount is not None)
+    return {window: amount for window, amount in found.items() if amount}
 
 
 async def settles(server: RedisServer, resource: str, expected: dict[str, int]) -> None:
@@ -258,6 +263,26 @@ async def test_a_lost_server_leaves_each_gateway_its_share(
             assert (await many(gateways, "sixty", 10))[429] >= 9
             admitted = 22 + one[200] + other[200]
             assert used(server, "requests")["hour"] in range(admitted + 42, admitted + 44)
+
+
+async def test_a_gateway_starts_without_its_server(
+    server: RedisServer, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """It is there, and takes connections, but nobody answers on them."""
+    server.hang()
+    gateway = await start(configuration(server, upstream), tmp_path)
+    try:
+        found = await many([gateway], "sixty", 70)
+        assert found == {200: 60, 429: 10}
+        line = await gateway.wait_line(event="counters_lost")
+        assert line["limits"] == "local"
+        server.go_on()
+        await gateway.wait_line(event="counters_found")
+        # The server has been told.
+        await settles(server, "requests", {"hour": 60})
+        assert (await ask(gateway, "sixty")).status_code == 429
+    finally:
+        await gateway.stop()
 
 
 @pytest.mark.parametrize(("lost", "status"), [("allow", 200), ("refuse", 503)])

@@ -116,6 +116,7 @@ class Counting:
         self._wanted = asyncio.Event()
         self._woken = self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: asyncio.Task[None] | None = None
         self._recalling: asyncio.Task[None] | None = None
 
     # === for any thread ===
@@ -139,7 +140,7 @@ class Counting:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._begin(self._run())
+        self._running = self._begin(self._run())
         if self._ledger is not None:
             self._begin(self._keep_raising(self._ledger))
 
@@ -147,8 +148,8 @@ class Counting:
         """Tell the server the rest, for a while. For when no request runs any more."""
         self._stopping = True
         self._wanted.set()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        if self._running is not None:
+            await asyncio.wait((self._running,), timeout=CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -168,15 +169,15 @@ class Counting:
             await self._rest()
             self._woken = False
             self._wanted.clear()
-            self._note()
             stopping = self._stopping
             asks = [self._asks.popleft() for _ in range(min(len(self._asks), MOST_ASKS))]
             lost = self._counters.lost
-            if lost and not stopping and time.monotonic() - self._probed < PROBE_SECONDS:
-                self._fail(asks)
-                continue
-            self._probed = time.monotonic()
             try:
+                self._note()
+                if lost and not stopping and time.monotonic() - self._probed < PROBE_SECONDS:
+                    self._fail(asks)
+                    continue
+                self._probed = time.monotonic()
                 if not self._open:
                     await self._open_session()
                 await self._exchange(asks)
@@ -381,7 +382,7 @@ class Counting:
             if self._ledger is not None:
                 try:
                     sums = await self._sums(self._ledger, totals)
-                except (TimeoutError, StoreUnavailable) as error:
+                except Exception as error:
                     self._log.warning("limits_not_recalled", reason=where(error))
             for name, total in totals.items():
                 self._raise(name, total, sums.get(name, 0))
@@ -394,11 +395,14 @@ class Counting:
         while not self._stopping:
             await asyncio.sleep(RAISE_SECONDS)
             touched, self._touched = self._touched, {}
-            # Where the ledger cannot be read, its own task says so.
-            with contextlib.suppress(TimeoutError, StoreUnavailable):
+            try:
                 for name, amount in (await self._sums(ledger, touched)).items():
                     self._raise(name, touched[name], amount)
                 self._wanted.set()
+            except (TimeoutError, StoreUnavailable):
+                pass  # The ledger's own task says so.
+            except Exception as error:
+                self._log.error("unhandled", at="limits", error=where(error))
 
     def _raise(self, name: str, total: Total, amount: int) -> None:
         self._owe({Place(name, "raise", int(total.ends) + _GRACE_SECONDS): min(amount, 2**62)})
