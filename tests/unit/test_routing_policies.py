@@ -140,6 +140,24 @@ def test_the_quicker_one_is_taken_until_it_has_much_more_to_do() -> None:
     assert set(firsts(chosen, candidates, 50)) == {"u1"}
 
 
+def test_streams_in_flight_are_in_the_ratio_of_speeds() -> None:
+    candidates = deployments((1,) * 8)
+    times = (0.1, 0.1, 0.2, 0.2, 0.2, 0.4, 0.4, 0.8)
+    for deployment, time in zip(candidates, times, strict=True):
+        deployment.load.served(100, time, 0.0)
+    chosen, random = policy("latency"), Random(1)
+    under_way: list[Deployment] = []
+    for _ in range(REQUESTS):
+        taken = chosen.rank(Facts(), candidates)[0]
+        taken.load.streams += 1
+        under_way.append(taken)
+        if len(under_way) > 700:
+            under_way.pop(random.randrange(len(under_way))).load.streams -= 1
+    # What each would have one wait is alike: 700 over the sum of 1 / time.
+    waits = [deployment.load.streams * time for deployment, time in zip(candidates, times, strict=True)]
+    assert waits == pytest.approx([700 / sum(1 / time for time in times)] * 8, rel=0.2)
+
+
 def test_inputs_are_compared_with_those_of_their_size() -> None:
     one, other = candidates = deployments((1, 1))
     one.load.served(100, 0.2, 0.0)
