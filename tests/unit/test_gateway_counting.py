@@ -1,0 +1,152 @@
+"""What gateways count together is exact, whatever becomes of the calls by which they do it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from harness.redis_server import RedisServer, redis_server
+from sluicegate.admission import Admitted, Estimates, Keyring, Limiter, SharedCounters, Wish
+from sluicegate.admission.limits import Used
+from sluicegate.config import load_data
+from sluicegate.gateway import counting
+from sluicegate.gateway.counting import Counting
+from sluicegate.storage import RedisFailed, RedisScripts, ScriptCall
+from sluicegate.storage import redis as storage_redis
+from sluicegate.telemetry import Log, Metrics
+
+WAIT_SECONDS = 60.0
+SETTLE_SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+class Unreliable(RedisScripts):
+    """Some calls fail before they are done, some afterwards, and some are done in part."""
+
+    def __init__(self, url: SecretStr, chance: random.Random) -> None:
+        super().__init__(url)
+        self._chance = chance
+        self.share = 0.0
+
+    async def run(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        if self._chance.random() >= self.share:
+            return await super().run(calls)
+        done = self._chance.randint(0, len(calls))
+        if done:
+            await super().run(calls[:done])
+        await self.close()
+        raise RedisFailed("on purpose")
+
+
+class Gateway:
+    """The thread that decides is the event loop here."""
+
+    def __init__(self, server: RedisServer, chance: random.Random, log: Log) -> None:
+        self.scripts = Unreliable(SecretStr(server.url), chance)
+        self.counters = SharedCounters(UTC, "allow")
+        self.counting = Counting(
+            self.counters, self.scripts, lambda step: step(), None, log, Metrics().counters
+        )
+        rates = {"requests": "100000/hour", "tokens": "1G/hour", "concurrent": 1000, "cost": "100000/month"}
+        config = load_data(
+            {
+                "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
+                "models": {"m": "local"},
+                "limits": {"all": rates},
+                "keys": [{"name": "a", "key": "sk-1", "limits": "all"}],
+            },
+            {},
+        )
+        self._limiter = Limiter(config, self.counters, Estimates())
+        [self._caller] = Keyring(config).callers
+
+    async def admitted(self, input: int) -> Admitted:
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        wish = Wish(self._caller, "m", None, input, 50)
+        self._limiter.admit(wish, lambda i, o: Decimal(i + o), found.set_result)
+        async with asyncio.timeout(WAIT_SECONDS):
+            answer = await found
+        assert isinstance(answer, Admitted)
+        return answer
+
+
+@pytest_asyncio.fixture
+async def gateways(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[list[Gateway]]:
+    # A busy machine is not what is looked at here.
+    monkeypatch.setattr(storage_redis, "DEADLINE_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(counting, "PROBE_SECONDS", 0.01)
+    with server.client() as client:
+        client.flushall()
+    chance = random.Random(request.param)
+    log = Log(level="error")
+    running = [Gateway(server, chance, log) for _ in range(2)]
+    for gateway in running:
+        gateway.counting.start()
+    try:
+        yield running
+    finally:
+        for gateway in running:
+            await gateway.counting.close()
+        log.close()
+
+
+def counted(server: RedisServer) -> dict[str, int]:
+    """What is counted of each resource."""
+    found: dict[str, int] = {}
+    with server.client() as client:
+        for key in client.keys("{sluicegate}:1:*:*"):
+            resource = key.decode().split(":")[2]
+            amounts = client.hvals(key) if client.type(key) == b"hash" else [client.get(key)]
+            found[resource] = sum(int(amount) for amount in amounts if amount is not None)
+    return {resource: amount for resource, amount in found.items() if amount}
+
+
+@pytest.mark.parametrize("gateways", range(6), indirect=True)
+async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
+    gateways: list[Gateway], server: RedisServer
+) -> None:
+    chance = random.Random(1)
+    expected = {"requests": 0, "tokens": 0, "cost": 0}
+
+    async def one(gateway: Gateway) -> None:
+        admitted = await gateway.admitted(chance.randint(1, 100))
+        await asyncio.sleep(chance.choice([0, 0, 0.002, 0.01]))
+        used = chance.choice([Used(1, 7, 10**7), Used(1, 900, 9 * 10**8), Used(0, 0, 0)])
+        admitted.lease.settle(used)
+        expected["requests"] += used.requests
+        expected["tokens"] += used.tokens
+        expected["cost"] += used.cost or 0
+
+    # Before anything fails, so that the totals are there.
+    await asyncio.gather(*(one(gateway) for gateway in gateways))
+    for gateway in gateways:
+        gateway.scripts.share = 0.4
+    for _ in range(30):
+        await asyncio.gather(*(one(chance.choice(gateways)) for _ in range(chance.randint(1, 20))))
+    for gateway in gateways:
+        gateway.scripts.share = 0.0
+        # What is left of sessions that are over counts for nobody, and goes when somebody looks.
+        async with asyncio.timeout(WAIT_SECONDS):
+            while gateway.counters.lost:  # noqa: ASYNC110 - it is being found
+                await asyncio.sleep(0.01)
+        await one(gateway)
+    found: dict[str, int] = {}
+    try:
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while (found := counted(server)) != expected:  # noqa: ASYNC110 - another process counts
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{found}, not {expected}") from None
