@@ -94,6 +94,34 @@ async def leave(gateway: GatewayProcess, request_id: str) -> None:
                     return
 
 
+async def test_a_background_run_says_which_key_and_which_user_it_is_of(tmp_path: Path) -> None:
+    async with upstream(tmp_path, Script(tokens=3)) as up:
+        config = configured(tmp_path, up.base_url, responses={"path": str(tmp_path / "responses.db")})
+        config["callers"] = [{"name": "ann"}]
+        config["keys"] = [{"name": "ann", "key": "sk-first"}, {"name": "ann", "key": "sk-second"}]
+        config["limits"] = {"person": {"cost": "1/day"}}
+        config["users"] = {"header": "x-user-id", "limits": "person"}
+        async with serving(config, tmp_path) as gateway:
+            for number, key in enumerate(("sk-first", "sk-second", "sk-second")):
+                reply = await gateway.client.post(
+                    "/v1/responses",
+                    json={"model": "m", "input": "x", "background": number != 1},
+                    headers={"authorization": f"Bearer {key}", "x-user-id": f"user-{number}"},
+                )
+                assert reply.status_code == 200
+            found = await settled(tmp_path, lambda found: len(found) == 3)
+        sent = [name.lower() for record in up.requests for name, _ in record.request.headers]
+    by_user = {row["user_id"]: row for row in found}
+    assert {name: row["background"] for name, row in by_user.items()} == {
+        "user-0": 1,
+        "user-1": 0,
+        "user-2": 1,
+    }
+    assert by_user["user-2"]["key_id"] == by_user["user-1"]["key_id"] != by_user["user-0"]["key_id"]
+    assert {row["caller"] for row in found} == {"ann"}
+    assert "x-user-id" not in sent
+
+
 async def test_a_drained_reply_is_billed_as_its_upstream_says(tmp_path: Path) -> None:
     async with upstream(tmp_path, Script(tokens=30, pace=0.01)) as up:
         config = configured(tmp_path, up.base_url)

@@ -62,11 +62,14 @@ def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
             key("budget-of-messages", "budget"),
             key("priced", "priced"),
             key("alone", "alone"),
+            key("alone-in-background", "alone"),
+            key("budget-of-background", "budget"),
             key("narrow"),
             key("off"),
             key("old", expires="2020-01-01"),
         ],
         "users": {"header": "X-User-Id", "limits": "person"},
+        "responses": {"concurrency": 1},
     }
 
 
@@ -232,6 +235,63 @@ async def test_what_a_caller_may_not_use_it_does_not_see(gateway: GatewayProcess
     assert (await refusal(gateway, "off")).code == "caller_disabled"
     expired = await refusal(gateway, "old")
     assert (expired.status_code, expired.code) == (401, "expired_api_key")
+
+
+async def run_of(sdk: openai.AsyncOpenAI) -> Any:
+    return await sdk.responses.create(model="m", input="hello", background=True)
+
+
+async def ended(sdk: openai.AsyncOpenAI, id: str) -> Any:
+    async with asyncio.timeout(60):
+        while (response := await sdk.responses.retrieve(id)).status in ("queued", "in_progress"):  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(0.05)
+    return response
+
+
+async def test_a_background_run_above_a_limit_waits_for_its_time(
+    gateway: GatewayProcess, upstream: ScriptedUpstream
+) -> None:
+    async with client(gateway, "alone-in-background") as sdk:
+        upstream.script = Script(tokens=2000, pace=0.05)
+        try:
+            stream = await sdk.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+            await anext(aiter(stream))
+        finally:
+            upstream.script = ANSWER
+        waiting = await run_of(sdk)
+        refused = await gateway.wait_line(event="request", response_id=waiting.id, status=429)
+        assert refused["code"] == "rate_limit_exceeded"
+        async with asyncio.timeout(30):
+            while (await sdk.responses.retrieve(waiting.id)).status != "queued":  # noqa: ASYNC110 - it is in another process
+                await asyncio.sleep(0.05)
+        await stream.close()
+        response = await ended(sdk, waiting.id)
+    assert (response.status, response.error) == ("completed", None)
+    assert response.usage.output_tokens == 20
+
+
+async def test_a_background_run_above_its_budget_fails(
+    gateway: GatewayProcess, upstream: ScriptedUpstream
+) -> None:
+    """It was within it when it was taken on, and others have used it up by its turn."""
+    async with client(gateway, "free") as other, client(gateway, "budget-of-background") as sdk:
+        upstream.script = Script(tokens=2000, pace=0.05)
+        try:
+            # One runs at a time here.
+            before = await run_of(other)
+            await gateway.wait_line(event="accepted", response_id=before.id)
+            while (await other.responses.retrieve(before.id)).status != "in_progress":  # noqa: ASYNC110 - it is in another process
+                await asyncio.sleep(0.05)
+        finally:
+            upstream.script = ANSWER
+        responses = [await run_of(sdk) for _ in range(3)]
+        await other.responses.cancel(before.id)
+        first, second, third = [await ended(sdk, response.id) for response in responses]
+    assert (first.status, second.status) == ("completed", "completed")
+    # OpenAI's types have a closed list of codes, and this is the nearest.
+    assert (third.status, third.error.code) == ("failed", "rate_limit_exceeded")
+    assert "used up the budget" in third.error.message
+    await gateway.wait_line(event="request", response_id=third.id, code="insufficient_quota", status=429)
 
 
 async def test_a_change_of_the_file_keeps_what_was_used(

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sluicegate.admission.caller import ANYONE, Caller
 from sluicegate.config import CallerConfig, Config, KeyConfig
@@ -15,12 +16,14 @@ class Keyring:
         # Each with the digest itself, since a dictionary's own comparison ends at the first difference.
         self._callers: dict[bytes, tuple[bytes, Caller]] = {}
         self._by_owner: dict[str, Caller] = {}
+        self._by_key: dict[tuple[str, str], Caller] = {}
         by_name = {caller.name: caller for caller in config.callers}
         for key in config.keys:
             digest = _digest(key.key.get_secret_value().encode())
             caller = _caller(config, key, by_name.get(key.name), digest)
             self._callers[digest] = digest, caller
             self._by_owner.setdefault(caller.owner, caller)
+            self._by_key[caller.owner, caller.key_id] = caller
 
     def caller(self, digest: bytes | None) -> Caller | None:
         """The caller whose key has this SHA-256, or None; anyone, where there are no keys."""
@@ -34,10 +37,15 @@ class Keyring:
             return None
         return found[1]
 
-    def owner(self, owner: str) -> Caller:
-        """The caller who is this owner, for what is done without a request of its own; without a name where
-        no key is this owner's any more."""
-        return self._by_owner.get(owner) or Caller(None, owner)
+    def owner(self, owner: str, key_id: str | None = None) -> Caller:
+        """The caller who is this owner, for what is done without a request of its own, with the key that has
+        this id; where that is gone with another one's limits, and without a name where no key is this owner's
+        any more.
+        """
+        if key_id is None:
+            return self._by_owner.get(owner) or Caller(None, owner)
+        known = self._by_key.get((owner, key_id))
+        return known or replace(self.owner(owner), key_id=key_id)
 
     @property
     def owners(self) -> dict[str, str]:

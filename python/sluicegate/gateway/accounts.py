@@ -20,7 +20,7 @@ def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route
     if ledger is None or ledger.journal is None or model is None or call.counts:
         return None
     admission = call.serving.admission
-    user = admission.user(arrived) if admission.separates_users else arrived.user
+    user = admission.user(arrived) if admission.user_header is not None else arrived.user
     entry = ledger.journal.open(
         arrived,
         upstream=route.upstream.name,

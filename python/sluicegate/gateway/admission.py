@@ -62,9 +62,9 @@ class Admission:
         self._wall = wall
 
     @property
-    def separates_users(self) -> bool:
-        """Whether a header of the configuration tells the people behind a caller apart."""
-        return self._limiter.user_header is not None
+    def user_header(self) -> str | None:
+        """The header that tells the people behind a caller apart, in lower case; None: none does."""
+        return self._limiter.user_header
 
     def user(self, facts: Facts) -> str | None:
         """Who of the people behind a caller asks, by the header that tells them apart."""
@@ -158,9 +158,11 @@ class Admission:
             answered,
         )
 
-    def owner(self, owner: str) -> Caller:
-        """The caller whose stored responses are `owner`'s; without a name where no key is that any more."""
-        return self._keys.owner(owner)
+    def owner(self, owner: str, key_id: str | None = None) -> Caller:
+        """The caller whose stored responses are `owner`'s, with the key that it came with where that is still
+        there; without a name where no key is that any more.
+        """
+        return self._keys.owner(owner, key_id)
 
     @property
     def owners(self) -> dict[str, str]:

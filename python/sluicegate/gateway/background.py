@@ -82,6 +82,8 @@ class Background:
                 request_id=asked.request_id,
                 request=resolved or request,
                 shown_model=model.shown,
+                key_id=caller.key_id or None,
+                user_id=serving.admission.user(taken_on),
             )
         except QueueFull:
             raise Refused(stored_errors.queue_full()) from None
@@ -107,7 +109,8 @@ class Background:
     async def execute(self, work: Work, receive: Receive, send: Send) -> None:
         """Run a background response: an ordinary exchange, always streamed, whose client is the store."""
         entry, serving, started = work.entry, self._state.serving, perf_counter()
-        run = Run(serving, serving.admission.owner(entry.owner), entry.id, max(entry.attempts, 1))
+        caller = serving.admission.owner(entry.owner, entry.key_id)
+        run = Run(serving, caller, entry.id, max(entry.attempts, 1))
         tag = self._decider.expect(run)
         try:
             # Its own input was resolved when it was taken on.
@@ -115,6 +118,9 @@ class Background:
             text = await offload(request.size, request.as_run)
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
+            user_header = serving.admission.user_header
+            if user_header is not None and entry.user_id is not None:
+                headers.append((user_header.encode(), entry.user_id.encode("latin-1", "replace")))
             exchange = self._door.submit(RESPONSES_PATH, headers, text, entry.request_id, tag=tag)
         except Refused as refused:
             self._decider.forget(tag)

@@ -32,6 +32,10 @@ class Entry:
     attempts: int
     fence: int
     cancelling: bool
+    key_id: str | None
+    """Of the key that it was asked for with; None for those of before this was kept."""
+    user_id: str | None
+    """Who of the people behind the caller asked for it, where a header tells them apart."""
 
     @property
     def ended(self) -> bool:

@@ -27,6 +27,8 @@ Where the store does not wait for its end, the message of the disconnect has a `
 """
 
 _ERROR_BODY_BYTES = 1024 * 1024
+# What the gateway calls an error of its own.
+_ERROR_HEADER = b"x-sluicegate-error"
 
 # Of an upstream's own words about a failure, which the response, its events and each look at it repeat.
 _MESSAGE_CHARACTERS = 2000
@@ -41,12 +43,13 @@ _FIRST_RETRY_SECONDS = 0.25
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why an exchange came to nothing. `code`: one of those of a Response's error; `again`: another attempt
-    may help.
+    may help; `after`: it was not let run, and may be in so many seconds.
     """
 
     message: str
     code: str = "server_error"
     again: bool = False
+    after: float | None = None
 
 
 class Job:
@@ -86,6 +89,9 @@ class Job:
         self._status = 0
         self._streamed = False
         self._body = bytearray()
+        self._code = b""
+        """Of the gateway's own refusal."""
+        self._retry_after = b""
 
     @property
     def has_output(self) -> bool:
@@ -143,8 +149,11 @@ class Job:
     async def _take(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
-            self._streamed = self._status == 200 and bool(kinds) and b"text/event-stream" in kinds[0]
+            headers = {name.lower(): value for name, value in reversed([*message["headers"]])}
+            kind = headers.get(b"content-type", b"")
+            self._streamed = self._status == 200 and b"text/event-stream" in kind
+            self._code = headers.get(_ERROR_HEADER, b"")
+            self._retry_after = headers.get(b"retry-after", b"")
             return
         if self.done or self.lost or self.failure is not None:
             return  # What comes after the end is read and dropped.
@@ -270,9 +279,18 @@ class Job:
             return Failure(reported, again=True)
         if self._status not in (0, 200):
             limited = self._status == 429
+            # A limit of the gateway's own. An upstream's has another code.
+            own = self._code.decode("latin-1") if limited else ""
             said = error_message(bytes(self._body)) or f"The request was answered with status {self._status}."
+            said = said[:_MESSAGE_CHARACTERS]
+            if own == "insufficient_quota":
+                # No time within which it may wait brings a budget back.
+                return Failure(said, own)
+            if own == "rate_limit_exceeded":
+                later = self._retry_after
+                return Failure(said, own, after=float(later) if later.isdigit() else None)
             return Failure(
-                said[:_MESSAGE_CHARACTERS],
+                said,
                 "rate_limit_exceeded" if limited else "server_error",
                 again=limited or self._status >= 500,
             )

@@ -213,8 +213,10 @@ class Leases:
             with contextlib.suppress(Fenced):
                 return await self.seize(entry, cancelling=True)
 
-    async def release(self, claims: Sequence[Claim], *, delay: float = 0.0) -> None:
-        """Put work back into the queue, in its old place, not to be begun for `delay` seconds."""
+    async def release(self, claims: Sequence[Claim], *, delay: float = 0.0, ran: bool = True) -> None:
+        """Put work back into the queue, in its old place, not to be begun for `delay` seconds. `ran`: False
+        where it was not let run, which is no attempt.
+        """
         async with self._database.transaction("release") as connection:
             for claim in claims:
                 await connection.execute(
@@ -226,6 +228,7 @@ class Leases:
                         lease_until=None,
                         fence=responses.c.fence + 1,
                         not_before=time.time() + delay,
+                        attempts=responses.c.attempts if ran else responses.c.attempts - 1,
                     )
                 )
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, literal, select, update
+from sqlalchemy import Column, delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,7 +14,7 @@ from sluicegate.responses.errors import NotFinished, NotFound, TooLong
 from sluicegate.responses.schema import events, is_key, items, payloads, responses
 from sluicegate.storage import Database
 
-ENTRY = (
+ENTRY: tuple[Column[Any], ...] = (
     responses.c.id,
     responses.c.owner,
     responses.c.model,
@@ -26,6 +26,8 @@ ENTRY = (
     responses.c.attempts,
     responses.c.fence,
     responses.c.cancelling,
+    responses.c.key_id,
+    responses.c.user_id,
 )
 
 # Turns of a conversation. A chain that is longer was not made by people.

@@ -186,6 +186,9 @@ class Runner:
 
     async def _fail(self, job: Job, failure: Failure) -> None:
         work = job.work
+        if failure.after is not None:
+            await self._leases.release([work.claim], delay=failure.after, ran=False)
+            return
         attempts = work.entry.attempts
         allowed = (
             MAX_ATTEMPTS - 1 if job.interrupted and self._config.rerun_interrupted else self._config.retries

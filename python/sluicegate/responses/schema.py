@@ -19,8 +19,10 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
+    inspect,
     literal,
     select,
+    text,
     update,
 )
 from sqlalchemy.engine import Connection
@@ -51,6 +53,9 @@ responses = Table(
     Column("holder", Text),
     Column("lease_until", Double),
     Column("fence", Integer, nullable=False, default=0),
+    # Who asked for it, beside its owner.
+    Column("key_id", Text),
+    Column("user_id", Text),
     Index("responses_waiting", "status", "owner", "queued_at"),
     Index("responses_held", "holder"),
     Index("responses_expiring", "expires_at"),
@@ -127,7 +132,15 @@ def _name_owners_by_id(connection: Connection, owners: Owners) -> None:
         connection.execute(update(items).where(items.c.owner == old).values(owner=new))
 
 
-MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (_create, _name_owners_by_id)
+def _add_who_asked(connection: Connection, owners: Owners) -> None:
+    there = {column["name"] for column in inspect(connection).get_columns("responses")}
+    for name in ("key_id", "user_id"):
+        # A new store has them.
+        if name not in there:
+            connection.execute(text(f"ALTER TABLE responses ADD COLUMN {name} TEXT"))
+
+
+MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (_create, _name_owners_by_id, _add_who_asked)
 
 
 def bring_up(connection: Connection, owners: Owners) -> None:

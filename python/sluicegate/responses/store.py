@@ -158,10 +158,13 @@ class ResponseStore:
         request_id: str,
         request: ResponsesRequest,
         shown_model: str,
+        key_id: str | None = None,
+        user_id: str | None = None,
     ) -> tuple[str, bytes]:
         """Take a background response on: its id and its object. Raises `QueueFull` and `StoreUnavailable`.
 
-        `request` is what shall be run; `shown_model` is what replies call the model.
+        `request` is what shall be run; `shown_model` is what replies call the model. `key_id` and `user_id`:
+        see `Entry`.
         """
         # 128 random bits: an id cannot be guessed.
         id = f"resp_{secrets.token_hex(16)}"
@@ -173,6 +176,8 @@ class ResponseStore:
             "previous_id": request.previous_response_id,
             "request_id": request_id,
             "created_at": now,
+            "key_id": key_id,
+            "user_id": user_id,
         }
         made = partial(_begin, row, request, shown_model, self._config.max_queued)
         beginning = await offload(request.size, made)
@@ -205,7 +210,15 @@ class ResponseStore:
         except StoreBusy as error:
             self._failed("keep", error)
             return
-        row = {"owner": owner, "model": model, "request_id": request_id, "created_at": time.time()}
+        # Rows that are written together have the same columns.
+        row = {
+            "owner": owner,
+            "model": model,
+            "request_id": request_id,
+            "created_at": time.time(),
+            "key_id": None,
+            "user_id": None,
+        }
         read = offload(size, _live_reply, row, request, reply, streamed)
         task = asyncio.get_running_loop().create_task(self._store_live_reply(request_id, read, size))
         self._storing.add(task)

@@ -20,12 +20,13 @@ use tokio::net::UnixStream;
 
 use crate::bounds::Pace;
 use crate::callers::X_API_KEY;
+use crate::facts::Wanted;
 use crate::head::drop_hop_by_hop;
 use crate::paced::Paced;
 use crate::refusal::{ANTHROPIC_VERSION, Refusal};
 
-/// What the application reads of a request's head. Nothing else goes there: its server refuses a head with more than a
-/// hundred headers, whatever our bound is.
+/// What the application reads of a request's head, beside the headers that the configuration names. Nothing else goes
+/// there: its server refuses a head with more than a hundred headers, whatever our bound is.
 const READ: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
@@ -104,16 +105,21 @@ impl Body for PassedBody {
     }
 }
 
-fn read_of(mut headers: HeaderMap) -> HeaderMap {
-    let read = READ.into_iter();
-    read.filter_map(|name| headers.remove(&name).map(|value| (name, value)))
-        .collect()
+fn read_of(mut headers: HeaderMap, wanted: &Wanted) -> HeaderMap {
+    let mut read: HeaderMap = wanted.of_head(&headers).headers.into_iter().collect();
+    for name in READ {
+        if let Some(value) = headers.remove(&name) {
+            read.insert(name, value);
+        }
+    }
+    read
 }
 
 /// The application's answer. Each request has a connection of its own: what comes here is not what comes by the
 /// thousand.
 pub(crate) async fn ask(
     socket: &Path,
+    wanted: &Wanted,
     mut parts: Parts,
     body: Passed,
 ) -> Result<Response<Incoming>, Refusal> {
@@ -136,7 +142,7 @@ pub(crate) async fn ask(
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let uri: Uri = path.parse().map_err(|_| unavailable)?;
     drop_hop_by_hop(&mut parts.headers);
-    parts.headers = read_of(parts.headers);
+    parts.headers = read_of(parts.headers, wanted);
     parts.uri = uri;
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();

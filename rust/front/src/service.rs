@@ -370,7 +370,8 @@ impl Serving {
             parts.headers.insert(REQUEST_ID, id);
         }
         let version = parts.version;
-        match application::ask(&listening.application, parts, body).await {
+        let wanted = Arc::clone(&self.state.settings().wanted);
+        match application::ask(&listening.application, &wanted, parts, body).await {
             Ok(response) => {
                 let (mut parts, body) = response.into_parts();
                 head::drop_hop_by_hop(&mut parts.headers);

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from harness.stored_stand import Upstream, create, shown, until, upstream_events
 from sluicegate.config import StoreConfig
@@ -30,6 +31,8 @@ async def first_version(start: Callable[..., Any], upstream: Upstream) -> dict[s
         await until(store, id, "completed", owner=owner)
     async with store._database.transaction("test") as connection:
         await connection.execute(versions.delete().where(versions.c.version > 1))
+        for column in ("key_id", "user_id"):
+            await connection.execute(text(f"ALTER TABLE responses DROP COLUMN {column}"))
     await store.close()
     return ids
 
