@@ -23,13 +23,16 @@ CATALOGUE: Mapping[str, Entry] = {
     # === who asks, and for what ===
     "invalid_api_key": Entry(
         "401",
-        "The request has no key, or none that the configuration knows.",
+        "The request has no key, or none that is known here.",
         (
             "The client sends no `Authorization: Bearer KEY`.",
             "The client sends the upstream's key in place of one of the gateway's.",
-            "The key was changed and the configuration reloaded.",
+            "The key was changed and the configuration reloaded, or it was revoked.",
         ),
-        ("Give the client a key that stands in `keys`.", "`access: open` serves anyone, without keys."),
+        (
+            "Give the client a key that stands in `keys`, or one that `sluicegate keys create` makes.",
+            "`access: open` serves anyone, without keys.",
+        ),
     ),
     "expired_api_key": Entry(
         "401",
@@ -40,8 +43,14 @@ CATALOGUE: Mapping[str, Entry] = {
     "caller_disabled": Entry(
         "403",
         "The caller of this key is `disabled`.",
-        ("An operator has switched the caller off.",),
-        ("Take `disabled` out of its entry in `callers`.",),
+        (
+            "An operator has switched the caller off.",
+            "It has limits, or a team, that the configuration lacks: `limits_missing` in the log.",
+        ),
+        (
+            "Take `disabled` out of its entry in `callers`, or run `sluicegate callers enable`.",
+            "Bring the limits or the team back, or give the caller others.",
+        ),
     ),
     "model_not_allowed": Entry(
         "403",
@@ -236,6 +245,12 @@ CATALOGUE: Mapping[str, Entry] = {
             "Make room on the disk, or raise `ledger.journal_bytes`.",
             "`ledger.when_full: drop` serves such requests without a row.",
         ),
+    ),
+    "keys_unavailable": Entry(
+        "503",
+        "The key is not in the configuration, and the database of keys could not be read so far.",
+        ("PostgreSQL does not answer, and there is no copy of its keys in `storage.directory`.",),
+        ("Look for `keys_lost` in the log.", "Try again: the database is asked each second."),
     ),
     "undecided": Entry(
         "503",

@@ -46,19 +46,6 @@ async def until(url: str, wanted: int) -> None:
         raise TimeoutError(f"{found} rows in place of {wanted}") from None
 
 
-async def allow(server: str, url: str, *, connections: bool) -> None:
-    """Let nobody into the database, or everybody again."""
-    name = url.rpartition("/")[2]
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {str(connections).lower()}")
-        if not connections:
-            end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
-            await connection.execute(end, name)
-    finally:
-        await connection.close()
-
-
 async def test_postgresql_that_goes_away_costs_no_row(server: str, tmp_path: Path) -> None:
     with postgres.database(server) as url:
         async with upstream(tmp_path, Script(tokens=3)) as up:
@@ -68,21 +55,21 @@ async def test_postgresql_that_goes_away_costs_no_row(server: str, tmp_path: Pat
                 for number in range(5):
                     assert await asked(gateway, f"a{number}") == 200
                 await until(url, 5)
-                await allow(server, url, connections=False)
+                await postgres.allow(server, url, connections=False)
                 for number in range(70):
                     assert await asked(gateway, f"b{number}") == 200
                 await gateway.wait_line(event="ledger_failed")
                 metrics = await gateway.metrics()
                 assert (metrics.value("sluicegate_ledger_failures_total") or 0) >= 1
                 assert (metrics.value("sluicegate_ledger_waiting") or 0) > 0
-                await allow(server, url, connections=True)
+                await postgres.allow(server, url, connections=True)
                 await until(url, 75)
-                await allow(server, url, connections=False)
+                await postgres.allow(server, url, connections=False)
                 for number in range(5):
                     assert await asked(gateway, f"c{number}") == 200
                 # Killed while it cannot ship: the next one does.
                 await gateway.kill()
-            await allow(server, url, connections=True)
+            await postgres.allow(server, url, connections=True)
             # Two machines, as it were: each has its own journal, and one database.
             other = {**config, "storage": {"directory": str(tmp_path / "other"), "database": url}}
             async with serving(config, tmp_path) as again:

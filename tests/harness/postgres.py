@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,15 +19,39 @@ import pytest
 _START_SECONDS = 30
 
 
+class OwnServer:
+    """A server that was started here, with a database of its own."""
+
+    def __init__(self, run: Callable[..., None], url: str, start: Sequence[str]) -> None:
+        self._run = run
+        self._start = start
+        self.url = url
+        """Of the default database."""
+
+    def start(self) -> None:
+        self._run("pg_ctl", *self._start, "start")
+
+    def kill(self) -> None:
+        """All of its processes at once, whatever they were doing."""
+        self._run("pg_ctl", *self._start, "-m", "immediate", "stop")
+
+
 @contextlib.contextmanager
 def server() -> Iterator[str]:
     """The URL of a server's default database. Skips where there is neither a URL nor the programs."""
     if url := os.environ.get("SLUICEGATE_TEST_POSTGRES"):
         yield url
         return
+    with killable() as own:
+        yield own.url
+
+
+@contextlib.contextmanager
+def killable() -> Iterator[OwnServer]:
+    """A server that a test may kill and start again. Skips where the programs are not installed."""
     programs = _programs()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed, and SLUICEGATE_TEST_POSTGRES names no server")
+        pytest.skip("PostgreSQL is not installed, or only named by SLUICEGATE_TEST_POSTGRES")
     user = _user()
     # Not below pytest's own directory, which only its owner may enter; and a socket's path must be short.
     directory = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))
@@ -49,11 +73,14 @@ def server() -> Iterator[str]:
         run("initdb", "-D", str(data), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8")
         port = _free_port()
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-        run("pg_ctl", "-D", str(data), "-w", "-l", str(directory / "log"), "-o", options, "start")
+        start = ("-D", str(data), "-w", "-l", str(directory / "log"), "-o", options)
+        own = OwnServer(run, f"postgresql://test@127.0.0.1:{port}/postgres", start)
+        own.start()
         try:
-            yield f"postgresql://test@127.0.0.1:{port}/postgres"
+            yield own
         finally:
-            run("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
+            with contextlib.suppress(subprocess.CalledProcessError):  # A test has killed it.
+                own.kill()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -67,6 +94,19 @@ def database(server_url: str) -> Iterator[str]:
         yield f"{server_url.rpartition('/')[0]}/{name}"
     finally:
         _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def allow(server: str, url: str, *, connections: bool) -> None:
+    """Let nobody into the database, or everybody again."""
+    name = url.rpartition("/")[2]
+    connection = await asyncpg.connect(server)
+    try:
+        await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {str(connections).lower()}")
+        if not connections:
+            end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+            await connection.execute(end, name)
+    finally:
+        await connection.close()
 
 
 def _execute(url: str, statement: str) -> None:

@@ -425,13 +425,6 @@ def test_keys_are_asked_for_where_there_are_some() -> None:
     assert load_data({**GOOD, "access": "keys"}, {}).access == "keys"
 
 
-def test_access_by_keys_needs_keys() -> None:
-    data = {**GOOD, "access": "keys"}
-    del data["keys"]
-    (fault,) = faults(data).values()
-    assert (fault.path, fault.message) == ("access", "says `keys`, and there are none")
-
-
 def test_keys_with_faults_are_not_called_missing_as_well() -> None:
     assert set(faults({**changed("keys.0.key", ""), "access": "keys"})) == {"keys[0].key"}
 

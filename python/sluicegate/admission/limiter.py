@@ -80,15 +80,19 @@ Price = Callable[[int, int], Decimal | None]
 class Limiter:
     """For the thread that decides."""
 
-    def __init__(self, config: Config, counters: Counters, estimates: Estimates) -> None:
-        self._config = config
+    def __init__(
+        self, config: Config, counters: Counters, estimates: Estimates, own: Iterable[LimitSet] = ()
+    ) -> None:
+        """`own`: limits of callers that are not among the configuration's."""
         self._counters = counters
         self._estimates = estimates
         self._users = None if config.users is None else config.limits[config.users.limits]
-        self._bound: dict[tuple[str, str], tuple[Limit, ...]] = {}
-        sets = config.limits.values()
+        self._bound: dict[tuple[str, str, str], tuple[Limit, ...]] = {}
+        sets = [*config.limits.values(), *own]
         self.user_header = None if config.users is None else config.users.header.lower()
         """The header that tells users apart."""
+        self.is_idle = not sets
+        """Nobody has a limit."""
         self.wants_input = any(
             amounts.tokens or amounts.cost for limits in sets for amounts in (limits, *limits.models.values())
         )
@@ -121,11 +125,6 @@ class Limiter:
             then(Admitted(found, demand, wish, estimates) if isinstance(found, Lease) else found)
 
         self._counters.admit(limits, demand, answered)
-
-    @property
-    def is_idle(self) -> bool:
-        """Nobody has a limit."""
-        return not self._config.limits
 
     @property
     def limits_users(self) -> bool:
@@ -179,7 +178,7 @@ class Limiter:
 
     def _limits(self, wish: Wish) -> tuple[Limit, ...]:
         caller, model = wish.caller, wish.model
-        place = caller.key_id, model
+        place = caller.owner, caller.key_id, model
         bound = self._bound.get(place)
         if bound is None:
             counters = self._counters

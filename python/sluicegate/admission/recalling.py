@@ -40,9 +40,11 @@ def used_by(spent: Spending) -> Iterable[tuple[CounterKey, int]]:
         ("cost", spent.cost),
     )
     subjects: list[str] = []
-    # The sums of users have no key, and those of callers no user.
+    # The sums of users have a user and no key. A background response may have no key, either.
+    if spent.key_id or not spent.user_id:
+        subjects += [f"caller:{spent.caller_id}", f"team:{spent.team}"]
     if spent.key_id:
-        subjects += [f"caller:{spent.caller_id}", f"key:{spent.key_id}", f"team:{spent.team}"]
+        subjects.append(f"key:{spent.key_id}")
     if spent.user_id:
         subjects.append(f"user:{spent.caller_id}:{spent.user_id}")
     for unit in units:

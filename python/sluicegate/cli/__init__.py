@@ -2,10 +2,12 @@
 
 import click
 
+from sluicegate.cli.callers import audit, callers
 from sluicegate.cli.check import check, schema
 from sluicegate.cli.explain import explain
 from sluicegate.cli.importing import import_
 from sluicegate.cli.init import init
+from sluicegate.cli.keys import keys
 from sluicegate.cli.ledger import ledger, usage
 from sluicegate.cli.profiles import profiles
 from sluicegate.cli.route import route
@@ -34,7 +36,23 @@ def main() -> None:
     """A streaming gateway for LLM traffic."""
 
 
-for _command in (serve, init, check, route, explain, profiles, import_, schema, usage, ledger, mock, demo):
+for _command in (
+    serve,
+    init,
+    check,
+    route,
+    explain,
+    profiles,
+    import_,
+    schema,
+    callers,
+    keys,
+    audit,
+    usage,
+    ledger,
+    mock,
+    demo,
+):
     main.add_command(_command)
 
 __all__ = ["main"]

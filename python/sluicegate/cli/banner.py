@@ -108,11 +108,11 @@ def _try(ready: "Ready", models: Sequence[str]) -> Iterator[str]:
     )
     if model is None:
         yield "Try it (with the name of a model in place of MODEL):"
-    elif ready.config.keys:
+    elif ready.config.needs_keys:
         yield "Try it (with a key in place of KEY):"
     else:
         yield "Try it:"
-    key = " -H 'authorization: Bearer KEY'" if ready.config.keys else ""
+    key = " -H 'authorization: Bearer KEY'" if ready.config.needs_keys else ""
     # One listens on these, and connects to others.
     url = ready.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     yield f"  curl -N {url}/v1/chat/completions{key} -H 'content-type: application/json' \\"

@@ -1,6 +1,5 @@
 """`usage` and `ledger`: what was used, on the database itself, whether a gateway runs or not."""
 
-import asyncio
 import csv
 import json
 import sys
@@ -11,20 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sluicegate.cli.places import configuration_paths, find_configuration
-from sluicegate.cli.reports import load
+from sluicegate.cli.stores import CONFIG, configuration, on_database, show_table
 
 if TYPE_CHECKING:
     from sluicegate.ledger import Line, Period
     from sluicegate.storage import Database
 
-_CONFIG = click.option(
-    "-c",
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    help="The configuration, which says where the ledger is; without it the one that `serve` would read.",
-)
 _DAY = click.DateTime(["%Y-%m-%d"])
 _FROM = click.option("--from", "first", type=_DAY, help="The first day: 2026-11-01.")
 _TO = click.option("--to", "last", type=_DAY, help="The last day, which is included.")
@@ -33,7 +24,7 @@ _T = TypeVar("_T")
 
 
 @click.command()
-@_CONFIG
+@CONFIG
 @click.option(
     "--by", default="caller,model", show_default=True, help="day, caller, key, team, user, model, upstream."
 )
@@ -72,7 +63,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@_CONFIG
+@CONFIG
 @_FROM
 @_TO
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
@@ -102,7 +93,7 @@ def export(
 
 
 @ledger.command()
-@_CONFIG
+@CONFIG
 def verify(file: Path | None) -> None:
     """Check that rows cost what their prices say, and that the sums by day are those of their rows.
 
@@ -121,27 +112,15 @@ def verify(file: Path | None) -> None:
 
 def _on_database(file: Path | None, work: "Callable[[Database], Awaitable[_T]]") -> _T:
     from sluicegate.ledger import open_database
-    from sluicegate.storage import StoreUnavailable
 
-    file = file or find_configuration()
-    if file is None:
-        places = ", ".join(str(path) for path in configuration_paths())
-        raise click.UsageError(f"there is no configuration at {places}.")
-    config = load(file)
+    storage = configuration(file).storage
 
-    async def run() -> _T:
-        database = open_database(config.storage)
+    async def on_what_is_there(database: "Database") -> _T:
         if not database.exists:
             raise click.ClickException(f"there is no ledger at {database.path}")
-        try:
-            return await work(database)
-        finally:
-            await database.close()
+        return await work(database)
 
-    try:
-        return asyncio.run(run())
-    except StoreUnavailable as error:
-        raise click.ClickException(f"the ledger cannot be read: {error}") from None
+    return on_database(lambda: open_database(storage), on_what_is_there, "the ledger")
 
 
 def _period(first: datetime | None, last: datetime | None) -> "Period":
@@ -170,13 +149,7 @@ def _show_table(groups: Sequence[str], lines: "Sequence[Line]") -> None:
     shown = [
         place for place, name in enumerate(head) if name in groups or any(row[place] for row in rows[1:])
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
-    for row in rows:
-        cells = [
-            row[place].ljust(widths[place]) if place < len(groups) else row[place].rjust(widths[place])
-            for place in shown
-        ]
-        click.echo("  ".join(cells).rstrip())
+    show_table([[row[place] for place in shown] for row in rows], right=len(groups))
 
 
 def _cell(line: "Line", name: str) -> str:

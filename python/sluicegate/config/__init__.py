@@ -42,6 +42,7 @@ from sluicegate.config.profiles import (
     profile_of_owner,
     profiles,
 )
+from sluicegate.config.quantities import TIME
 from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section
@@ -55,6 +56,7 @@ __all__ = [
     "DECIMALS_PER_MILLION",
     "GENERIC",
     "NEED_RESTART",
+    "TIME",
     "AdminConfig",
     "AdminRole",
     "AdminTokenConfig",

@@ -149,8 +149,11 @@ def check_keys(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> 
             )
 
 
-def check_limits(limits: Mapping[str, LimitSet], uses: Iterable[tuple[str, str | None]]) -> None:
-    """Raises a fault for limits that are not there, and for limits that nobody has. `uses`: who has which."""
+def idle_limits(limits: Mapping[str, LimitSet], uses: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """The names of limits that nobody has; `uses`: who has which.
+
+    Raises a fault for limits that are not there.
+    """
     had = set()
     for user, name in uses:
         if name is None:
@@ -158,8 +161,4 @@ def check_limits(limits: Mapping[str, LimitSet], uses: Iterable[tuple[str, str |
         if name not in limits:
             raise fault("limits", f"has no `{name}`, which {user} names", "add it, or name another one")
         had.add(name)
-    idle = sorted(limits.keys() - had)
-    if idle:
-        raise fault(
-            "limits", f"has `{idle[0]}`, and nobody has it", "give it to a key, a caller, a team or `users`"
-        )
+    return tuple(sorted(limits.keys() - had))

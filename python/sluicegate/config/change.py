@@ -49,7 +49,7 @@ def load_change(
     report = check_source(source, environ)
     if report.config is None:
         raise ConfigurationError(report.faults)
-    if running.keys and not report.config.keys and report.config.access != "open":
+    if running.needs_keys and not report.config.needs_keys and report.config.access != "open":
         raise ConfigurationError(
             [
                 ConfigurationFault(

@@ -158,6 +158,13 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
             "is reachable from other machines, and there are no keys",
             "add `keys`, or say `access: open`",
         )
+    if config.access is None:
+        for name in config.idle_limits:
+            yield source.fault(
+                ("limits", name),
+                "is given to nobody here",
+                "give it to somebody, or say `access: keys` where callers are made by commands",
+            )
     if not source.ends_whole:
         yield source.fault(
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"
@@ -173,7 +180,7 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 "has no path: most servers answer below /v1 only",
                 f"write {upstream.base_url}/v1, unless the server has its endpoints at the root",
             )
-        if upstream.forward_authorization and config.keys:
+        if upstream.forward_authorization and config.needs_keys:
             yield source.fault(
                 ("upstreams", name, "forward_authorization"),
                 "passes the clients' keys for this gateway on",

@@ -17,8 +17,8 @@ CountersLost = Literal["local", "allow", "refuse"]
 
 
 class StorageConfig(Section):
-    """Where the ledger, its journal and the counters of limits are kept. Stored responses have settings of
-    their own.
+    """Where the ledger with its journal, callers and keys, and the counters of limits are kept. Stored
+    responses have settings of their own.
     """
 
     directory: str = Field(

@@ -5,7 +5,7 @@ Times are seconds, sizes are bytes, prices are USD per million tokens. A file ma
 unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes the table of settings of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -23,7 +23,7 @@ from sluicegate.config.callers import (
     UsersConfig,
     check_callers,
     check_keys,
-    check_limits,
+    idle_limits,
 )
 from sluicegate.config.health import HealthConfig
 from sluicegate.config.ledger import LedgerConfig, StorageConfig
@@ -156,15 +156,17 @@ class Config(Section):
         default=(), description="Who calls; a key with no caller here is a caller by itself."
     )
     keys: tuple[KeyConfig, ...] = Field(
-        default=(), description="The keys of clients; left out: anyone who can connect may call."
+        default=(),
+        description="The keys of clients, beside those that `sluicegate keys create` makes. Without any "
+        "here, say `access: keys`: otherwise anyone who can connect may call.",
     )
     users: UsersConfig | None = Field(
         default=None, description="The people behind callers, each with limits of their own."
     )
     access: Access | None = Field(
         default=None,
-        description="Who may call: keys: who has a key; open: anyone who can connect; null: keys where there "
-        "are keys, otherwise open with a warning.",
+        description="Who may call. keys: who has a key, of `keys` or made by `sluicegate keys create`; open: "
+        "anyone who can connect; null: keys where there are `keys`, otherwise open with a warning.",
     )
     upstreams: Mapping[UpstreamName, UpstreamConfig] = Field(description="The inference servers, by name.")
     models: Mapping[ModelName, ModelConfig] = Field(
@@ -190,7 +192,8 @@ class Config(Section):
     )
     cost: CostConfig = Field(default=CostConfig(), description="How replies show their cost.")
     storage: StorageConfig = Field(
-        default=StorageConfig(), description="Where the ledger is kept; a change needs a restart."
+        default=StorageConfig(),
+        description="Where the ledger, callers and keys are kept; a change needs a restart.",
     )
     ledger: LedgerConfig | None = Field(
         default=None,
@@ -232,8 +235,6 @@ class Config(Section):
         # Keys with faults of their own are not in `data`: then only those are told.
         if "keys" not in info.data:
             return access
-        if access == "keys" and not info.data["keys"]:
-            raise fault("access", "says `keys`, and there are none", "add `keys`")
         if access == "open" and info.data["keys"]:
             raise fault("access", "says `open`, and there are keys", "take one of the two out")
         return access
@@ -293,12 +294,28 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _limits_are_had(self) -> Self:
-        uses = [(f"the caller `{caller.name}`", caller.limits) for caller in self.callers]
-        uses += [(f"a key of `{key.name}`", key.limits) for key in self.keys]
-        uses += [(f"the team `{name}`", team.limits) for name, team in self.teams.items()]
-        uses += [("`users`", None if self.users is None else self.users.limits)]
-        check_limits(self.limits, uses)
+        idle = idle_limits(self.limits, self._limit_uses())
+        if idle and not self.needs_keys:
+            raise fault(
+                "limits",
+                f"has `{idle[0]}`, and nobody has it",
+                "give it to a key, a caller, a team or `users`",
+            )
         return self
+
+    def _limit_uses(self) -> Iterator[tuple[str, str | None]]:
+        for caller in self.callers:
+            yield f"the caller `{caller.name}`", caller.limits
+        for key in self.keys:
+            yield f"a key of `{key.name}`", key.limits
+        for name, team in self.teams.items():
+            yield f"the team `{name}`", team.limits
+        yield "`users`", None if self.users is None else self.users.limits
+
+    @property
+    def idle_limits(self) -> tuple[str, ...]:
+        """The names of limits that nobody in the configuration has: callers of the database may have them."""
+        return idle_limits(self.limits, self._limit_uses())
 
     @property
     def shown_headers(self) -> tuple[str, ...]:
@@ -322,6 +339,11 @@ class Config(Section):
         return self.routing.affinity or any(model.policy.affinity for model in self.models.values())
 
     @property
+    def needs_keys(self) -> bool:
+        """Whether nobody may call without a key, of the configuration or of the database."""
+        return bool(self.keys) or self.access == "keys"
+
+    @property
     def is_open_unsaid(self) -> bool:
         """Whether anyone on another machine is served without a key, and nothing says that this is meant."""
-        return not (self.keys or self.access == "open" or self.server.is_loopback)
+        return not (self.needs_keys or self.access == "open" or self.server.is_loopback)

@@ -26,8 +26,8 @@ class Refusal:
     """Why not. `gateway.errors.refused` words it."""
 
     reason: Literal[
-        "missing_key", "unknown_key", "expired_key", "caller_disabled", "endpoint_not_allowed",
-        "missing_model", "unknown_model", "model_not_allowed", "unpriced", "limit",
+        "missing_key", "unknown_key", "keys_unavailable", "expired_key", "caller_disabled",
+        "endpoint_not_allowed", "missing_model", "unknown_model", "model_not_allowed", "unpriced", "limit",
         "limits_unavailable",
     ]  # fmt: skip
     name: str = ""
@@ -38,6 +38,7 @@ class Refusal:
 
 MISSING_KEY = Refusal("missing_key")
 UNKNOWN_KEY = Refusal("unknown_key")
+KEYS_UNAVAILABLE = Refusal("keys_unavailable")
 MISSING_MODEL = Refusal("missing_model")
 LIMITS_UNAVAILABLE = Refusal("limits_unavailable")
 
@@ -66,6 +67,11 @@ class Admission:
         """The header that tells the people behind a caller apart, in lower case; None: none does."""
         return self._limiter.user_header
 
+    @property
+    def unknown_key(self) -> Refusal:
+        """What a key is refused with that nobody knows: it may be good where not all keys could be read."""
+        return UNKNOWN_KEY if self._keys.is_whole else KEYS_UNAVAILABLE
+
     def user(self, facts: Facts) -> str | None:
         """Who of the people behind a caller asks, by the header that tells them apart."""
         header = self._limiter.user_header
@@ -80,7 +86,7 @@ class Admission:
         """
         caller = self._keys.caller(key_digest)
         if caller is None:
-            return UNKNOWN_KEY if presented else MISSING_KEY
+            return self.unknown_key if presented else MISSING_KEY
         if caller.expires is not None and self._wall() >= caller.expires:
             return Refusal("expired_key")
         if caller.disabled:
@@ -165,8 +171,13 @@ class Admission:
         return self._keys.owner(owner, key_id)
 
     @property
+    def missing(self) -> set[str]:
+        """Limits and teams of callers of the database that the configuration does not have."""
+        return self._keys.missing
+
+    @property
     def owners(self) -> dict[str, str]:
-        """The owner of stored responses that each key's name stands for now."""
+        """The owner of stored responses that the name of each key of the configuration stands for now."""
         return self._keys.owners
 
     @property

@@ -5,6 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC
 from urllib.parse import quote
 
@@ -25,7 +26,7 @@ from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import errors, exposition, health, models
-from sluicegate.gateway.admission import MISSING_KEY, UNKNOWN_KEY, Admission
+from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.app_request import AppRequest, Endpoint, Methods
 from sluicegate.gateway.asgi import ClientDisconnected, Receive, Scope, Send, respond
 from sluicegate.gateway.background import Background
@@ -37,8 +38,7 @@ from sluicegate.gateway.deployments import DeploymentReport
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RELAYED, RESPONSES_PATH
 from sluicegate.gateway.engines import start_engines
-from sluicegate.gateway.errors import ErrorReply, Refused
-from sluicegate.gateway.forms import in_form
+from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.known_prices import KnownPrices
 from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
@@ -46,6 +46,8 @@ from sluicegate.gateway.prices import Prices
 from sluicegate.gateway.probing import Probing
 from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
+from sluicegate.gateway.telling import tell_engines
+from sluicegate.identity import Following, Snapshot
 from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
@@ -76,6 +78,7 @@ class Gateway:
         self,
         state: State,
         report: DeploymentReport,
+        keys: Following,
         own_prices: PricePolicy | None = None,
         own_policy: Policy | None = None,
         *,
@@ -96,6 +99,7 @@ class Gateway:
         )
         self._counting = _counting(state, self._decider)
         self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
+        self._keys = keys
         self._probing = Probing(state.models.fleet, self._decider.post, report)
         self._probing.adopt(state.config)
         self._door = Door(state)
@@ -238,6 +242,7 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 try:
                     self.start(deciding_thread=False)
+                    await self._keys.looked()
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": where(error)})
                     return
@@ -259,7 +264,7 @@ class Gateway:
             self._counting.start()
         decisions, front = state.start_engines(state.config)
         try:
-            _tell(front, state.serving)
+            tell_engines(front, state.serving)
             deciding: Deciding = (
                 DecidingThread(self._decider, decisions, self._died)
                 if deciding_thread
@@ -273,6 +278,7 @@ class Gateway:
         asyncio.get_running_loop().add_reader(self._front_fd, self._door.pump)
         self._deciding, state.front = deciding, front
         state.responses.start(self._background.execute)
+        self._keys.start(lambda: state.config.needs_keys, self._adopt_keys)
         self._discovery.start()
         self._probing.start()
         state.log.info(
@@ -286,10 +292,12 @@ class Gateway:
         )
 
     async def recall(self) -> None:
-        """Count towards limits what the ledger says was used before this process was started.
+        """Know the callers and keys of the database, and count towards limits what the ledger says was used
+        before this process was started.
 
-        Where it cannot be read in time, that is logged, and limits count from now.
+        Where the ledger cannot be read in time, that is logged, and limits count from now.
         """
+        await self._keys.looked()
         state = self._state
         admission = state.serving.admission
         ledger = state.ledger
@@ -338,11 +346,28 @@ class Gateway:
             counters=state.counters,
             estimates=state.estimates,
             known=state.known_prices,
+            stored=self._keys.known,
         )
-        if state.front is not None:
-            _tell(state.front, serving)
-        state.serving = serving
+        self._begin_serving(serving)
         self._probing.adopt(serving.config)
+
+    def _adopt_keys(self, stored: Snapshot) -> None:
+        """The same configuration, with the callers and keys that the database has now."""
+        state = self._state
+        serving = state.serving
+        admission = _admission(
+            serving.config, stored, serving.models, serving.prices, state.counters, state.estimates
+        )
+        self._begin_serving(replace(serving, admission=admission))
+
+    def _begin_serving(self, serving: Serving) -> None:
+        state = self._state
+        missing = serving.admission.missing
+        if missing and missing != state.serving.admission.missing:
+            state.log.error("limits_missing", names=sorted(missing))
+        if state.front is not None:
+            tell_engines(state.front, serving)
+        state.serving = serving
         state.responses.serve(serving.models.names, serving.admission.owners)
 
     def leave(self) -> None:
@@ -399,6 +424,7 @@ class Gateway:
         if self._closing is not None:
             self._closing.cancel()
         await self._discovery.stop()
+        await self._keys.stop()
         await self._probing.stop()
         await state.responses.drain(0)
         await self._close_front()
@@ -447,6 +473,7 @@ def create_app(
     estimates = Estimates()
     report = DeploymentReport(log)
     known = KnownPrices()
+    keys = Following(config.storage, log, metrics.keys)
     serving = _serving(
         merge(config, {}),
         prices,
@@ -456,6 +483,7 @@ def create_app(
         estimates=estimates,
         known=known,
         fleet=Fleet(told=report.changed),
+        stored=keys.known,
     )
     state = State(
         serving=serving,
@@ -483,7 +511,7 @@ def create_app(
         )
     report.models = lambda: state.models
     metrics.show(report)
-    return Gateway(state, report, prices, policy, closes_log=closes_log)
+    return Gateway(state, report, keys, prices, policy, closes_log=closes_log)
 
 
 def _counters(config: Config) -> Counters:
@@ -515,6 +543,7 @@ def _serving(
     estimates: Estimates,
     known: KnownPrices,
     fleet: Fleet | None = None,
+    stored: Snapshot | None = None,
 ) -> Serving:
     config = found.config
 
@@ -531,40 +560,20 @@ def _serving(
         fleet=fleet,
     )
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices, known.note)
-    limiter = Limiter(config, counters, estimates)
-    return Serving(config, Admission(Keyring(config), table, limiter, prices), table, prices)
+    admission = _admission(config, stored, table, prices, counters, estimates)
+    return Serving(config, admission, table, prices)
 
 
-def _tell(front: Front, serving: Serving) -> None:
-    """Tell the engines who may call, where, and what policies want to know."""
-    missing, unknown = errors.refused(MISSING_KEY), errors.refused(UNKNOWN_KEY)
-    front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
-    config, limiter = serving.config, serving.admission.limiter
-    front.passthrough(
-        [(path.name, path.path, path.taken, path.model, path.upstream) for path in config.passthrough]
-    )
-    shown = {*config.shown_headers}
-    if limiter.user_header is not None:
-        shown.add(limiter.user_header)
-    front.facts(
-        headers=sorted(shown),
-        affinity=config.wants_affinity,
-        affinity_header=config.routing.affinity_header,
-        input_tokens=limiter.wants_input,
-    )
-
-
-_Whole = tuple[int, list[tuple[bytes, bytes]], bytes]
-
-
-def _in_forms(reply: ErrorReply) -> tuple[_Whole, _Whole]:
-    # The engines add the request's id.
-    anthropic = in_form(reply, "anthropic", None)
-    return _whole(reply), _whole(anthropic)
-
-
-def _whole(reply: ErrorReply) -> _Whole:
-    return reply.status, reply.headers, reply.body
+def _admission(
+    config: Config,
+    stored: Snapshot | None,
+    table: ModelTable,
+    prices: Prices,
+    counters: Counters,
+    estimates: Estimates,
+) -> Admission:
+    keys = Keyring(config, stored)
+    return Admission(keys, table, Limiter(config, counters, estimates, keys.own_limits), prices)
 
 
 def _allowed(methods: Methods) -> bytes:

@@ -129,6 +129,15 @@ def refused(refusal: Refusal) -> ErrorReply:
         return _wrong_key(message, code="invalid_api_key")
     if refusal.reason == "unknown_key":
         return _wrong_key("Incorrect API key provided.", code="invalid_api_key")
+    if refusal.reason == "keys_unavailable":
+        return error_reply(
+            503,
+            "This gateway cannot tell yet whether the API key is good: its database of keys does not answer. "
+            "Try again later.",
+            type="server_error",
+            code="keys_unavailable",
+            headers=((b"retry-after", b"5"),),
+        )
     if refusal.reason == "expired_key":
         return _wrong_key("The API key has expired.", code="expired_api_key")
     if refusal.reason == "caller_disabled":

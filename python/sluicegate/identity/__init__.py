@@ -3,6 +3,7 @@
 from sluicegate.identity.audit import AuditEntry, audited, note
 from sluicegate.identity.callers import change_caller, create_caller, find_caller, list_callers
 from sluicegate.identity.errors import Conflict, IdentityError, InvalidFields, NoSuchCaller, NoSuchKey
+from sluicegate.identity.following import Following
 from sluicegate.identity.keys import (
     OVERLAP_SECONDS,
     MadeKey,
@@ -15,18 +16,22 @@ from sluicegate.identity.keys import (
 from sluicegate.identity.model import CallerFields, KeyFields, StoredCaller, StoredKey
 from sluicegate.identity.place import open_callers
 from sluicegate.identity.secret import is_key
+from sluicegate.identity.snapshot import NOTHING, Snapshot
 
 __all__ = [
+    "NOTHING",
     "OVERLAP_SECONDS",
     "AuditEntry",
     "CallerFields",
     "Conflict",
+    "Following",
     "IdentityError",
     "InvalidFields",
     "KeyFields",
     "MadeKey",
     "NoSuchCaller",
     "NoSuchKey",
+    "Snapshot",
     "StoredCaller",
     "StoredKey",
     "audited",

@@ -15,6 +15,7 @@ from sluicegate.identity.model import (
     allowed_columns,
     caller_of,
     of_configuration,
+    plain,
     validated,
 )
 from sluicegate.identity.schema import callers
@@ -80,7 +81,7 @@ async def change_caller(
         fields = old.model_copy(update={name: getattr(given, name) for name in changes})
         if fields.name != old.name:
             await _check_name(connection, config, fields.name)
-        before, after = (each.model_dump(mode="json") for each in (old, fields))
+        before, after = plain(old), plain(fields)
         differing = {name: after[name] for name in after if after[name] != before[name]}
         if differing:
             row = {**_columns(fields), "changed": change.version}

@@ -13,12 +13,22 @@ from sluicegate.config import Config
 from sluicegate.identity.audit import Change, changing
 from sluicegate.identity.callers import caller_on, find_caller
 from sluicegate.identity.errors import Conflict, InvalidFields, NoSuchKey
-from sluicegate.identity.model import MICRO, KeyFields, StoredKey, allowed_columns, iso, key_of, validated
+from sluicegate.identity.model import (
+    MICRO,
+    KeyFields,
+    RotationFields,
+    StoredKey,
+    allowed_columns,
+    iso,
+    key_of,
+    read,
+    validated,
+)
 from sluicegate.identity.schema import keys
 from sluicegate.identity.secret import new_key
 from sluicegate.storage import Database
 
-OVERLAP_SECONDS = 24 * 3600.0
+OVERLAP_SECONDS = RotationFields().overlap
 """How long a key works on that another one replaces, where nobody says."""
 
 
@@ -76,32 +86,33 @@ async def rotate_key(
     id: str,
     actor: str,
     *,
-    overlap: float = OVERLAP_SECONDS,
-    expires: datetime | None = None,
+    overlap: float | str = OVERLAP_SECONDS,
+    expires: datetime | str | None = None,
 ) -> tuple[MadeKey, StoredKey]:
-    """Make a key in the place of another, which works on for `overlap` seconds: the new one and the old one.
+    """Make a key in the place of another, which works on for `overlap` (seconds, or text: `24h`): the new one
+    and the old one.
 
     The new one may what the old one may, and lasts as long as that was made for, unless `expires` says
     otherwise. Raises `NoSuchKey`, `Conflict` where the key has ended, `InvalidFields` and `StoreUnavailable`.
     """
-    if not 0 <= overlap <= 366 * 24 * 3600:
-        raise InvalidFields(["overlap: should be a time from 0 to 366 days"])
-    _check_expiry(expires)
+    said = read(RotationFields, {"overlap": overlap, "expires": expires})
+    _check_expiry(said.expires)
     async with changing(database, "rotate a key", actor) as change:
         old = await _key_on(change.connection, id)
         state = old.state(change.now / MICRO)
         if state != "active":
             raise Conflict(f"the key `{id}` is {state}: make a new one")
-        if expires is None and old.expires is not None:
-            expires = _moment(change.now + old.expires - old.created)
-        made = await _insert(change, old.caller_id, old.fields.model_copy(update={"expires": expires}), id)
-        ends = min(change.now + int(overlap * MICRO), old.expires or 2**62)
-        ended = {"expires": ends, "changed": change.version}
+        ends = said.expires
+        if ends is None and old.expires is not None:
+            ends = _moment(change.now + old.expires - old.created)
+        made = await _insert(change, old.caller_id, old.fields.model_copy(update={"expires": ends}), id)
+        last = min(change.now + int(said.overlap * MICRO), old.expires or 2**62)
+        ended = {"expires": last, "changed": change.version}
         await change.connection.execute(update(keys).where(keys.c.id == id).values(ended))
-        noted = {**_noted(made.key), "new": made.key.id, "old_expires": iso(ends)}
+        noted = {**_noted(made.key), "new": made.key.id, "old_expires": iso(last)}
         await change.note("key.rotate", id, noted)
-    fields = old.fields.model_copy(update={"expires": _moment(ends)})
-    return made, replace(old, expires=ends, fields=fields)
+    fields = old.fields.model_copy(update={"expires": _moment(last)})
+    return made, replace(old, expires=last, fields=fields)
 
 
 async def revoke_key(database: Database, id: str, actor: str) -> StoredKey:

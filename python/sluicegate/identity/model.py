@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from sluicegate.config import CallerConfig, Config, Expiry, LimitSet, ModelPattern, Name, Section
+from sluicegate.config import TIME, CallerConfig, Config, Expiry, LimitSet, ModelPattern, Name, Section
 from sluicegate.identity.errors import InvalidFields
 
 MICRO = 10**6
@@ -43,8 +43,17 @@ class CallerFields(_Allowed):
 class KeyFields(_Allowed):
     """What people say of a key; what it says of models and endpoints narrows what its caller may."""
 
-    name: Annotated[str, Field(max_length=128)] = ""
+    name: ShortName = ""
     expires: Expiry | None = None
+
+
+class RotationFields(Section):
+    """What people say of a key that takes another one's place."""
+
+    overlap: Annotated[float, Field(ge=0, le=366 * 24 * 3600, allow_inf_nan=False), TIME] = 24 * 3600.0
+    """For how many seconds the old key works on."""
+    expires: Expiry | None = None
+    """None: it lasts as long as the old one was made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +74,7 @@ class StoredCaller:
         """For JSON."""
         return {
             "id": self.id,
-            **self.fields.model_dump(mode="json", exclude_defaults=True),
-            "disabled": self.fields.disabled,
+            **plain(self.fields),
             "source": self.source,
             "created": iso(self.created),
         }
@@ -102,8 +110,7 @@ class StoredKey:
             "caller": self.caller_id,
             "state": self.state(now),
             "last_four": self.last_four,
-            **self.fields.model_dump(mode="json", exclude_defaults=True, exclude={"expires"}),
-            "name": self.fields.name,
+            **plain(self.fields),
             "created": iso(self.created),
             "expires": iso(self.expires),
             "revoked": iso(self.revoked),
@@ -116,6 +123,12 @@ def of_configuration(caller: CallerConfig) -> StoredCaller:
     return StoredCaller(caller.id or caller.name, CallerFields.model_construct(**said), "configuration")
 
 
+def plain(fields: CallerFields | KeyFields) -> dict[str, Any]:
+    """All of it, for JSON; of limits what is said of them."""
+    said = fields.model_dump(mode="json", exclude_defaults=True)
+    return {name: said.get(name, field.default) for name, field in type(fields).model_fields.items()}
+
+
 def iso(micro: int | None) -> str | None:
     """A time as RFC 3339 has it, in UTC."""
     if micro is None:
@@ -125,15 +138,21 @@ def iso(micro: int | None) -> str | None:
 
 # === what people say ===
 
+_Section = TypeVar("_Section", bound=Section)
 _Fields = TypeVar("_Fields", CallerFields, KeyFields)
+
+
+def read(kind: type[_Section], data: Mapping[str, Any]) -> _Section:
+    """Raises `InvalidFields`."""
+    try:
+        return kind.model_validate(dict(data))
+    except ValidationError as error:
+        raise InvalidFields([_said(detail) for detail in error.errors(include_url=False)]) from None
 
 
 def validated(kind: type[_Fields], data: Mapping[str, Any], config: Config) -> _Fields:
     """Raises `InvalidFields`, also for limits and teams that the configuration does not have."""
-    try:
-        fields = kind.model_validate(dict(data))
-    except ValidationError as error:
-        raise InvalidFields([_said(detail) for detail in error.errors(include_url=False)]) from None
+    fields = read(kind, data)
     faults = []
     if isinstance(fields.limits, str) and fields.limits not in config.limits:
         faults.append(f"limits: the configuration has no `{fields.limits}` in `limits`")

@@ -1,6 +1,7 @@
 """What operators see: the structured log and the metrics."""
 
 from sluicegate.telemetry.counters import CountersMetrics
+from sluicegate.telemetry.keys import KeyMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.log import Log, where
 from sluicegate.telemetry.metrics import Metrics
@@ -10,6 +11,7 @@ from sluicegate.telemetry.stored import StoredMetrics
 
 __all__ = [
     "CountersMetrics",
+    "KeyMetrics",
     "LedgerMetrics",
     "Log",
     "Metrics",

@@ -15,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from sluicegate.telemetry.counters import CountersMetrics
+from sluicegate.telemetry.keys import KeyMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
 from sluicegate.telemetry.record import RequestRecord, Try
 from sluicegate.telemetry.stored import StoredMetrics
@@ -115,6 +116,7 @@ class Metrics(Collector):
         self.stored = StoredMetrics(self._registry)
         self.ledger = LedgerMetrics(self._registry)
         self._counters: CountersMetrics | None = None
+        self.keys = KeyMetrics(self._registry)
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
         self._faults: dict[tuple[str, str, str], int] = {}

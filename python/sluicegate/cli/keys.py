@@ -1,0 +1,162 @@
+"""`keys`: the keys of the database, whether a gateway runs or not."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluicegate.cli.callers import (
+    JSON,
+    allowed,
+    allowed_options,
+    on_callers,
+    operator,
+    shown,
+    shown_limits,
+)
+from sluicegate.cli.stores import CONFIG, show_table
+
+if TYPE_CHECKING:
+    from sluicegate.config import Config
+    from sluicegate.identity import MadeKey, StoredCaller, StoredKey
+    from sluicegate.storage import Database
+
+_EXPIRES = click.option("--expires", help="When it stops working: 2027-01-31, or 2027-01-31T12:00Z.")
+
+
+@click.group()
+def keys() -> None:
+    """Keys of callers: making, listing, replacing and ending them."""
+
+
+@keys.command()
+@click.argument("caller")
+@CONFIG
+@click.option("--name", help="What it is for.")
+@_EXPIRES
+@allowed_options
+@JSON
+def create(
+    caller: str,
+    file: Path | None,
+    name: str | None,
+    expires: str | None,
+    limits: str | None,
+    models: tuple[str, ...],
+    endpoints: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Make a key of a caller, by its name or id, and print it: it is nowhere else.
+
+    What it may narrows what its caller may.
+    """
+    from sluicegate.identity import create_key
+
+    data = {"expires": expires, **allowed(limits, models, endpoints)}
+    if name is not None:
+        data["name"] = name
+
+    async def make(database: "Database", config: "Config") -> "MadeKey":
+        if not config.needs_keys:
+            click.echo("warning: this configuration asks nobody for a key; say `access: keys`", err=True)
+        return await create_key(database, config, caller, data, operator())
+
+    made = on_callers(file, make)
+    _show_made(made, as_json, f"key {made.key.id}: this is shown once")
+
+
+@keys.command("list")
+@CONFIG
+@click.option("--caller", help="Of this caller alone, by its name or id.")
+@click.option("--all", "ended", is_flag=True, help="Those that are revoked, too.")
+@JSON
+def list_(file: Path | None, caller: str | None, ended: bool, as_json: bool) -> None:
+    """List the keys of the database. Those of the configuration are in its file."""
+    from sluicegate.identity import list_callers, list_keys
+
+    async def both(database: "Database", config: "Config") -> "tuple[list[StoredKey], list[StoredCaller]]":
+        return await list_keys(database, config, caller), await list_callers(database, config)
+
+    found, known = on_callers(file, both)
+    found = [key for key in found if ended or key.revoked is None]
+    if as_json:
+        _print([key.as_data(time.time()) for key in found])
+        return
+    names = {each.id: each.name for each in known}
+    rows = [["id", "caller", "name", "state", "expires", "ends in"]]
+    for key in found:
+        data = key.as_data(time.time())
+        said = [data["id"], names.get(key.caller_id, key.caller_id), key.fields.name or "-", data["state"]]
+        rows.append([*said, data["expires"] or "never", f"…{key.last_four}"])
+    show_table(rows)
+
+
+@keys.command()
+@click.argument("id")
+@CONFIG
+@JSON
+def show(id: str, file: Path | None, as_json: bool) -> None:
+    """Show what is known of a key, by its public id. The key itself is not."""
+    from sluicegate.identity import find_key
+
+    key = on_callers(file, lambda database, config: find_key(database, id))
+    data = key.as_data(time.time())
+    if as_json:
+        _print(data)
+        return
+    data |= {"limits": shown_limits(key.fields.limits), "models": shown(key.fields.models)}
+    data |= {"endpoints": shown(key.fields.endpoints)}
+    show_table([[name, str(value or "-")] for name, value in data.items()])
+
+
+@keys.command()
+@click.argument("id")
+@CONFIG
+@click.option(
+    "--overlap", default="24h", show_default=True, help="How long the old key works on: 30m, 24h, 7d, 0."
+)
+@_EXPIRES
+@JSON
+def rotate(id: str, file: Path | None, overlap: str, expires: str | None, as_json: bool) -> None:
+    """Make a key in the place of another, and print it: it is nowhere else.
+
+    It may what the old one may, and lasts as long as that one was made for.
+    """
+    from sluicegate.identity import rotate_key
+
+    made, old = on_callers(
+        file,
+        lambda database, config: rotate_key(database, id, operator(), overlap=overlap, expires=expires),
+    )
+    ends = old.as_data(time.time())["expires"]
+    _show_made(made, as_json, f"key {made.key.id}: this is shown once; the old key {id} works until {ends}")
+
+
+@keys.command()
+@click.argument("id")
+@CONFIG
+@JSON
+def revoke(id: str, file: Path | None, as_json: bool) -> None:
+    """End a key at once and for good, by its public id. Running gateways know within two seconds."""
+    from sluicegate.identity import revoke_key
+
+    key = on_callers(file, lambda database, config: revoke_key(database, id, operator()))
+    if as_json:
+        _print(key.as_data(time.time()))
+    else:
+        click.echo(f"{key.id}: revoked")
+
+
+def _show_made(made: "MadeKey", as_json: bool, note: str) -> None:
+    if as_json:
+        _print({**made.key.as_data(time.time()), "key": made.text})
+    else:
+        # The key alone is on standard output: KEY=$(sluicegate keys create lab).
+        click.echo(note, err=True)
+        click.echo(made.text)
+
+
+def _print(data: Any) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))

@@ -1,0 +1,181 @@
+"""`callers`, `keys` and `audit`: what people and scripts see of them, and what they are told of mistakes."""
+
+import json
+import os
+import pwd
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from sluicegate.cli import main
+from sluicegate.identity import is_key
+
+CONFIG: dict[str, Any] = {
+    "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
+    "models": {"m": "local"},
+    "limits": {"standard": {"requests": "600/minute"}},
+    "teams": {"blue": {}},
+    "callers": [{"name": "search", "id": "s-1"}],
+    "access": "keys",
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(yaml.safe_dump(CONFIG | {"storage": {"directory": str(tmp_path / "state")}}))
+    return path
+
+
+def run(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--config", str(file)])
+
+
+def told(file: Path, *arguments: str) -> Any:
+    result = run(file, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_caller_from_its_beginning_on(file: Path) -> None:
+    made = told(
+        file, "callers", "create", "lab", "--limits", "{requests: 5k/day, cost: [0.5/day]}", "--team", "blue"
+    )
+    assert re.fullmatch("cal_[0-9A-Za-z]{16}", made["id"])
+    assert made["limits"] == {"requests": ["5000/day"], "cost": ["0.5/day"]}
+    assert (made["team"], made["models"], made["disabled"]) == ("blue", None, False)
+    changed = told(
+        file, "callers", "set", "lab", "--limits", "standard", "--model", "m*", "--model", "x", "--no-team",
+        "--endpoint", "responses", "--name", "labs",
+    )  # fmt: skip
+    assert (changed["id"], changed["name"], changed["team"]) == (made["id"], "labs", None)
+    assert (changed["limits"], changed["models"]) == ("standard", ["m*", "x"])
+    assert changed["endpoints"] == ["responses"]
+    cleared = told(file, "callers", "set", made["id"], "--no-limits", "--all-models", "--all-endpoints")
+    assert (cleared["limits"], cleared["models"], cleared["endpoints"]) == (None, None, None)
+    assert told(file, "callers", "disable", "labs")["disabled"]
+    [configured, listed] = told(file, "callers", "list")
+    assert (configured["id"], configured["source"]) == ("s-1", "configuration")
+    assert listed == {**cleared, "disabled": True}
+    assert re.search(r"labs +cal_\w+ +database .*disabled", run(file, "callers", "list").stdout)
+    assert not told(file, "callers", "enable", "labs")["disabled"]
+
+
+def test_a_key_is_alone_on_standard_output(file: Path) -> None:
+    result = run(file, "keys", "create", "search", "--name", "ci", "--expires", "2099-01-31", "--model", "m")
+    key = result.stdout.strip()
+    assert is_key(key)
+    assert key not in result.stderr
+    assert "shown once" in result.stderr
+    id = key[3:15]
+    shown = told(file, "keys", "show", id)
+    assert shown == {
+        "id": id,
+        "caller": "s-1",
+        "state": "active",
+        "last_four": key[-4:],
+        "limits": None,
+        "models": ["m"],
+        "endpoints": None,
+        "name": "ci",
+        "created": shown["created"],
+        "expires": "2099-01-31T00:00:00Z",
+        "revoked": None,
+        "replaces": None,
+    }
+    assert told(file, "keys", "list", "--caller", "search") == [shown]
+    line = run(file, "keys", "list").stdout.splitlines()[1]
+    assert line.split() == [id, "search", "ci", "active", "2099-01-31T00:00:00Z", f"…{key[-4:]}"]
+    assert f"expires    {shown['expires']}" in run(file, "keys", "show", id).stdout
+    for command in (("keys", "list", "--all"), ("keys", "show", id), ("callers", "list"), ("audit",)):
+        assert key[16:] not in run(file, *command).output + run(file, *command, "--json").output
+
+
+def test_keys_are_replaced_and_ended(file: Path) -> None:
+    told(file, "callers", "create", "lab")
+    first = told(file, "keys", "create", "lab")
+    second = told(file, "keys", "rotate", first["id"], "--overlap", "90m")
+    assert is_key(second["key"])
+    assert second["replaces"] == first["id"]
+    third = run(file, "keys", "rotate", second["id"], "--overlap", "0", "--expires", "2099-01-31")
+    assert is_key(third.stdout.strip())
+    assert f"the old key {second['id']} works until 20" in third.stderr
+    states = {key["id"]: key["state"] for key in told(file, "keys", "list")}
+    assert (states[first["id"]], states[second["id"]]) == ("active", "expired")
+    assert run(file, "keys", "revoke", first["id"]).stdout == f"{first['id']}: revoked\n"
+    assert told(file, "keys", "revoke", first["id"])["state"] == "revoked"
+    assert first["id"] not in {key["id"] for key in told(file, "keys", "list")}
+    assert first["id"] in {key["id"] for key in told(file, "keys", "list", "--all")}
+
+
+def test_the_audit_names_who_did_it(file: Path) -> None:
+    assert told(file, "audit") == []
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    caller = told(file, "callers", "create", "lab")
+    key = told(file, "keys", "create", "lab")
+    entries = told(file, "audit")
+    assert [(entry["action"], entry["subject"]) for entry in entries] == [
+        ("key.create", key["id"]),
+        ("caller.create", caller["id"]),
+    ]
+    assert {entry["actor"] for entry in entries} == {f"os:{pwd.getpwuid(os.getuid()).pw_name}"}
+    assert all(entry["at"] >= began for entry in entries)
+    assert told(file, "audit", "--subject", key["id"], "-n", "5") == entries[:1]
+    assert re.search(r"os:\S+ +caller.create +cal_", run(file, "audit").stdout)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["callers", "create", "search"], "there is a caller `search`"),
+        (["callers", "create", "x", "--limits", "gold"], "no `gold` in `limits`"),
+        (["callers", "create", "x", "--limits", "{requests: many}"], "not an amount in a window"),
+        (["callers", "create", "x", "--limits", "{"], "neither a name nor limits"),
+        (["callers", "create", "x", "--team", "red"], "no `red` in `teams`"),
+        (["callers", "set", "search", "--name", "y"], "change it there"),
+        (["callers", "set", "nobody", "--name", "y"], "no caller `nobody`"),
+        (["callers", "set", "lab"], "nothing to change"),
+        (["callers", "set", "lab", "--team", "blue", "--no-team"], "taken away"),
+        (["keys", "create", "nobody"], "no caller `nobody`"),
+        (["keys", "create", "search", "--expires", "2001-01-01"], "over already"),
+        (["keys", "create", "search", "--expires", "soon"], "not a day or a time"),
+        (["keys", "create", "search", "--name", ""], "empty"),
+        (["keys", "list", "--caller", "nobody"], "no caller `nobody`"),
+        (["keys", "show", "x"], "no key `x`"),
+        (["keys", "rotate", "x"], "no key `x`"),
+        (["keys", "rotate", "x", "--overlap", "soon"], "overlap"),
+        (["keys", "rotate", "x", "--overlap", "400d"], "overlap"),
+        (["keys", "revoke", "x"], "no key `x`"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(file: Path, command: list[str], said: str) -> None:
+    told(file, "callers", "create", "lab")
+    result = run(file, *command)
+    assert result.exit_code in (1, 2)
+    assert result.stdout == ""
+    assert said in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.output
+
+
+def test_a_key_that_nobody_asks_for_is_warned_of(tmp_path: Path) -> None:
+    open_to_all = {**CONFIG, "access": "open", "limits": {}, "storage": {"directory": str(tmp_path)}}
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump(open_to_all))
+    result = run(file, "keys", "create", "search")
+    assert is_key(result.stdout.strip())
+    assert "say `access: keys`" in result.stderr
+
+
+def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) -> None:
+    storage = {"database": "postgresql://gate:hunter2secret@127.0.0.1:9/gate"}
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump({**CONFIG, "storage": storage}))
+    result = run(file, "keys", "list")
+    assert result.exit_code == 1
+    assert "the database of callers and keys cannot be read" in result.stderr
+    assert "hunter2secret" not in result.output

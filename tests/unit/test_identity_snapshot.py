@@ -1,0 +1,193 @@
+"""What a gateway knows of the database: changes since it looked last, and the copy for a start without it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import update
+
+from harness import postgres
+from sluicegate.config import Config, StorageConfig, load_data
+from sluicegate.identity import (
+    NOTHING,
+    change_caller,
+    create_caller,
+    create_key,
+    open_callers,
+    revoke_key,
+    rotate_key,
+)
+from sluicegate.identity.place import open_copy
+from sluicegate.identity.schema import callers, keys, state
+from sluicegate.identity.snapshot import copy, newer
+from sluicegate.storage import Database
+
+ME = "os:ada"
+CONFIG: Config = load_data(
+    {
+        "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
+        "models": {"m": "local"},
+        "callers": [{"name": "search"}],
+        "access": "keys",
+    },
+    {},
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    with contextlib.ExitStack() as stack:
+        url = None
+        if request.param == "postgresql":
+            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
+        opened = open_callers(StorageConfig(directory=str(tmp_path), database=url))
+        yield opened
+        await opened.close()
+
+
+@pytest.fixture
+async def target(tmp_path: Path) -> AsyncIterator[Database]:
+    url = SecretStr("postgresql://user:secret@db.example:5432/gateway")
+    found = open_copy(StorageConfig(directory=str(tmp_path / "machine"), database=url))
+    assert found is not None
+    yield found
+    await found.close()
+
+
+async def test_only_what_has_changed_is_read_again(database: Database) -> None:
+    lab = await create_caller(database, CONFIG, {"name": "lab"}, ME)
+    first, _ = await create_key(database, CONFIG, "lab", {"name": "a"}, ME)
+    second, _ = await create_key(database, CONFIG, "search", {"name": "b"}, ME)
+    known = await newer(database, NOTHING)
+    assert dict(known.callers) == {lab.id: lab}
+    assert dict(known.keys) == {first.id: first, second.id: second}
+    assert await newer(database, known) is known
+    await revoke_key(database, first.id, ME)
+    renamed = await change_caller(database, CONFIG, "lab", {"name": "labs"}, ME)
+    (third, _), old = await rotate_key(database, second.id, ME)
+    found = await newer(database, known)
+    assert found.version == known.version + 3
+    assert dict(found.callers) == {lab.id: renamed}
+    assert dict(found.keys) == {second.id: old, third.id: third}
+    assert dict(known.keys) == {first.id: first, second.id: second}, "a snapshot is never changed"
+    assert await newer(database, NOTHING) == found
+
+
+async def test_a_database_of_an_earlier_time_is_read_anew(database: Database) -> None:
+    first, _ = await create_key(database, CONFIG, "search", {}, ME)
+    await create_key(database, CONFIG, "search", {}, ME)
+    known = await newer(database, NOTHING)
+    async with database.transaction("restore") as connection:
+        await connection.execute(update(state).values(version=1))
+        await connection.execute(keys.delete().where(keys.c.id != first.id))
+    assert dict((await newer(database, known)).keys) == {first.id: first}
+    async with database.transaction("another") as connection:
+        await connection.execute(update(state).values(store="another", version=99))
+        await connection.execute(keys.delete())
+    assert dict((await newer(database, known)).keys) == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        (keys, {"models": "[1"}),
+        (keys, {"limits": '{"requests": "many"}'}),
+        (keys, {"expires": 2**62}),
+        (callers, {"limits": "[]"}),
+        (callers, {"models": "7"}),
+    ],
+)
+async def test_a_row_that_cannot_be_read_ends_and_harms_no_other(
+    database: Database, table: Any, values: dict[str, Any]
+) -> None:
+    made = {}
+    for name in ("a", "b"):
+        caller = await create_caller(database, CONFIG, {"name": name}, ME)
+        key, _ = await create_key(database, CONFIG, name, {}, ME)
+        made[name] = {callers: caller.id, keys: key.id}
+    known = await newer(database, NOTHING)
+    wrong = made["a"][table]
+    async with database.transaction("by hand") as connection:
+        await connection.execute(update(table).where(table.c.id == wrong).values(**values, changed=99))
+        await connection.execute(update(state).values(version=99))
+    found = await newer(database, known)
+    assert found.unreadable == (wrong,)
+    rows = found.keys if table is keys else found.callers
+    assert wrong not in rows
+    assert made["b"][table] in rows
+
+
+async def test_a_copy_is_what_the_database_is(database: Database, target: Database) -> None:
+    one = await create_caller(database, CONFIG, {"name": "one", "limits": {"cost": "1/day"}}, ME)
+    await create_caller(database, CONFIG, {"name": "two"}, ME)
+    first, text = await create_key(database, CONFIG, "one", {"models": ["m"], "expires": "2099-01-01"}, ME)
+    second, _ = await create_key(database, CONFIG, "two", {}, ME)
+    await copy(database, target, 30)
+    assert await newer(target, NOTHING) == await newer(database, NOTHING)
+    # Names change hands: none may be in the way of another.
+    await change_caller(database, CONFIG, "two", {"name": "three"}, ME)
+    await change_caller(database, CONFIG, "one", {"name": "two"}, ME)
+    await create_caller(database, CONFIG, {"name": "one"}, ME)
+    await revoke_key(database, second.id, ME)
+    await copy(database, target, 30)
+    found = await newer(target, NOTHING)
+    assert found == await newer(database, NOTHING)
+    assert set(found.keys) == {first.id}
+    assert found.callers[one.id].name == "two"
+    assert target.path is not None
+    assert target.path.stat().st_mode & 0o777 == 0o600
+    assert text.encode() not in target.path.read_bytes()
+
+
+async def test_the_copy_of_another_database_is_replaced(database: Database, target: Database) -> None:
+    await create_key(database, CONFIG, "search", {}, ME)
+    await copy(database, target, 30)
+    async with database.transaction("another") as connection:
+        await connection.execute(keys.delete())
+        await connection.execute(update(state).values(store="another", version=50))
+    await copy(database, target, 30)
+    assert await newer(target, NOTHING) == await newer(database, NOTHING)
+
+
+def test_a_copy_belongs_to_one_server_and_its_name_has_no_password(tmp_path: Path) -> None:
+    def name(url: str) -> str:
+        found = open_copy(StorageConfig(directory=str(tmp_path), database=SecretStr(url)))
+        assert found is not None
+        assert found.path is not None
+        return found.path.name
+
+    one = name("postgresql://user:secret@db.example:5432/gateway")
+    assert name("postgresql://other:changed@db.example:5432/gateway") == one
+    assert len({one, name("postgresql://db.example/x"), name("postgresql://db2.example:5432/gateway")}) == 3
+    assert "secret" not in one
+    assert open_copy(StorageConfig(directory=str(tmp_path))) is None
+
+
+async def test_many_keys_are_followed_at_the_cost_of_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_callers(StorageConfig(directory=str(tmp_path)))
+    key, _ = await create_key(database, CONFIG, "search", {}, ME)
+    async with database.transaction("many") as connection:
+        row = dict((await connection.execute(keys.select())).mappings().one())
+        rows = [{**row, "id": f"{n:012}", "digest": n.to_bytes(32, "big")} for n in range(20_000)]
+        await connection.execute(keys.insert(), rows)
+    known = await newer(database, NOTHING)
+    assert len(known.keys) == 20_001
+    await revoke_key(database, key.id, ME)
+    read: list[str] = []
+    monkeypatch.setattr("sluicegate.identity.snapshot.key_of", lambda row: read.append(row.id))
+    (made, _), _ = await rotate_key(database, f"{7:012}", ME)
+    found = await newer(database, known)
+    assert sorted(read) == sorted([made.id, f"{7:012}"])
+    assert len(found.keys) == 19_999
+    await database.close()
