@@ -1,5 +1,6 @@
 """Callers and keys by the admin API of a real gateway, and the audit of what was done."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from harness.admin_stand import API, OPERATOR, TOKENS, VIEWER, admin_address, admin_client, listed
+from harness.admin_stand import API, OPERATOR, TOKENS, VIEWER, admin_address, admin_client, asked, listed
 from harness.gateway_process import GatewayProcess
 from harness.shared_gateway import shared_gateway
 from sluicegate.identity import is_key
@@ -33,6 +34,18 @@ class Stand:
         if "key" in found:
             self.secrets.add(found["key"])
         return found
+
+    async def until(self, key: str, status: int) -> None:
+        """Ask with `key` until the answer has this status: a gateway hears of changes within seconds."""
+        headers = {"authorization": f"Bearer {key}"}
+        async with asyncio.timeout(30):
+            while True:
+                reply = await self.gateway.client.post(
+                    "/v1/chat/completions", json=asked("m"), headers=headers
+                )
+                if reply.status_code == status:
+                    return
+                await asyncio.sleep(0.1)
 
     async def refused(self, method: str, path: str, **options: Any) -> tuple[int, str, str]:
         response = await self.operator.request(method, API + path, **options)
@@ -106,6 +119,16 @@ async def test_a_key_is_shown_once(stand: Stand) -> None:
     assert [each["state"] for each in shown] == ["active", "active", "revoked"]
     actions = [each["action"] for each in await listed(stand.viewer, "/audit", "before", limit=1)]
     assert actions[:4] == ["key.revoke", "key.rotate", "key.rotate", "key.create"]
+
+
+async def test_a_key_works_soon_after_it_is_made_and_no_more_once_it_is_revoked(stand: Stand) -> None:
+    caller = (await stand.done("POST", "/callers", 201, json={"name": "client", "limits": "small"}))["id"]
+    made = await stand.done("POST", f"/callers/{caller}/keys", 201, json={"name": "laptop"})
+    await stand.until(made["key"], 200)
+    found = await listed(stand.viewer, f"/callers/{caller}/limits", "after")
+    assert [(each["limit"], each["used"], each["remaining"]) for each in found] == [(2, 1, 1)]
+    await stand.done("DELETE", f"/keys/{made['id']}")
+    await stand.until(made["key"], 401)
 
 
 @pytest.mark.parametrize(
