@@ -21,12 +21,6 @@ from sluicegate.config.health import HealthConfig, ProbeConfig, RetryConfig
 from sluicegate.config.ledger import CountersLost, LedgerConfig, StorageConfig
 from sluicegate.config.limits import Amounts, LimitSet, Rate
 from sluicegate.config.messages import MessagesConfig
-from sluicegate.config.model import (
-    Config,
-    CostConfig,
-    CostStyle,
-    StoreConfig,
-)
 from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.names import matches as wildcard_matches
 from sluicegate.config.names import target as alias_target
@@ -43,6 +37,12 @@ from sluicegate.config.profiles import (
     profiles,
 )
 from sluicegate.config.quantities import TIME
+from sluicegate.config.root import (
+    Config,
+    CostConfig,
+    CostStyle,
+    StoreConfig,
+)
 from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.schema import json_schema
 from sluicegate.config.section import Section

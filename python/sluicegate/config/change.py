@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sluicegate.config.check import check_source
-from sluicegate.config.model import Config
+from sluicegate.config.root import Config
 from sluicegate.config.section import Section
 from sluicegate.config.source import read
 from sluicegate.errors import ConfigurationError, ConfigurationFault

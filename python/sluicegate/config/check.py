@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sluicegate.config.environment import expand
-from sluicegate.config.model import Config
 from sluicegate.config.names import matches
 from sluicegate.config.nearest import close_to, nearest, shape
 from sluicegate.config.profiles import profile
+from sluicegate.config.root import Config
 from sluicegate.config.section import Section
 from sluicegate.config.source import Place, Source, read
 from sluicegate.config.upstream import UpstreamConfig

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
 from sluicegate.config.messages import MessagesConfig
-from sluicegate.config.model import Config
 from sluicegate.config.models import ModelConfig, RouteConfig
+from sluicegate.config.root import Config
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.settings import settings

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from sluicegate.config.model import Config
+from sluicegate.config.root import Config
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE: JsonSchemaValue = {"type": "string", "pattern": r"\$\{"}

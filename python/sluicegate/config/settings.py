@@ -11,8 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from sluicegate.config.model import Config
 from sluicegate.config.quantities import Quantity, Unit, Words
+from sluicegate.config.root import Config
 from sluicegate.config.section import Section
 
 

@@ -1,4 +1,4 @@
-"""The configuration's shape: typed, frozen, nothing unknown accepted.
+"""The whole configuration: typed, frozen, nothing unknown accepted. Its sections have files of their own.
 
 A value that may be a secret is a `SecretStr`: it shows as stars in `repr`, logs, errors and dumps.
 Times are seconds, sizes are bytes, prices are USD per million tokens. A file may give times and sizes with a
