@@ -3,10 +3,11 @@
 from sluicegate.config import Config, load_own
 from sluicegate.pricing.cost import Cost, in_picodollars, members
 from sluicegate.pricing.genai import GenaiPrices
-from sluicegate.pricing.policy import OwnPrices, PricePolicy, TariffPolicy, UsageLike
+from sluicegate.pricing.policy import OwnPrices, PricePolicy, TariffPolicy
 from sluicegate.pricing.rates import Tariff
 from sluicegate.pricing.recorded import charge, charged_by
 from sluicegate.pricing.table import PriceTable
+from sluicegate.pricing.usage import UsageLike
 
 __all__ = [
     "Cost",

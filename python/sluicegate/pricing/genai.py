@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sluicegate.pricing.cost import EXACT, Cost
-from sluicegate.pricing.policy import UsageLike
 from sluicegate.pricing.rates import Rate, Rates, Tariff, per_token
+from sluicegate.pricing.usage import UsageLike
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice

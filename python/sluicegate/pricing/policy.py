@@ -1,48 +1,11 @@
 """What the gateway asks of a price policy. Anything with this shape may take its place."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from sluicegate.pricing.cost import Cost
-
-if TYPE_CHECKING:
-    from sluicegate.pricing.rates import Tariff
-
-
-class UsageLike(Protocol):
-    """Token counts in the normal form: input includes what a cache had a part in, output includes reasoning.
-
-    None means not reported, which is not zero.
-    """
-
-    @property
-    def input_tokens(self) -> int | None: ...
-    @property
-    def cached_input_tokens(self) -> int | None:
-        """Part of `input_tokens`."""
-
-    @property
-    def cache_write_tokens(self) -> int | None:
-        """Part of `input_tokens`; no token is both read from a cache and written to it."""
-
-    @property
-    def cache_write_1h_tokens(self) -> int | None:
-        """Part of `cache_write_tokens`."""
-
-    @property
-    def output_tokens(self) -> int | None: ...
-    @property
-    def reasoning_tokens(self) -> int | None:
-        """Part of `output_tokens`."""
-
-    @property
-    def input_audio_tokens(self) -> int | None: ...
-    @property
-    def output_audio_tokens(self) -> int | None: ...
-    @property
-    def input_image_tokens(self) -> int | None: ...
-    @property
-    def output_image_tokens(self) -> int | None: ...
+from sluicegate.pricing.rates import Tariff
+from sluicegate.pricing.usage import UsageLike
 
 
 class PricePolicy(Protocol):
@@ -73,7 +36,7 @@ class TariffPolicy(PricePolicy, Protocol):
     not called for each usage object.
     """
 
-    def tariff(self, model: str, upstream_model: str) -> "Tariff | None":
+    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
         """What holds now, or None where every cost is unknown. `price` says what this says of the usage.
 
         Called once for each route that a request takes: it must be quick, and must not block.

@@ -9,7 +9,7 @@ from typing import Self
 
 from sluicegate import _core
 from sluicegate.pricing.cost import EXACT, Cost, scale_of, whole
-from sluicegate.pricing.policy import UsageLike
+from sluicegate.pricing.usage import UsageLike
 
 Rate = Decimal | None
 

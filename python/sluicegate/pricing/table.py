@@ -8,8 +8,9 @@ from decimal import Decimal
 
 from sluicegate.config import PriceConfig, TierConfig
 from sluicegate.pricing.cost import Cost
-from sluicegate.pricing.policy import TariffPolicy, UsageLike
+from sluicegate.pricing.policy import TariffPolicy
 from sluicegate.pricing.rates import Rates, Tariff, per_token
+from sluicegate.pricing.usage import UsageLike
 
 _REQUEST = "per_request"
 _KINDS = tuple(field.name for field in fields(Rates) if field.init and field.name != _REQUEST)
