@@ -17,6 +17,9 @@ from sluicegate.gateway.admission import Refusal
 
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
+# Seconds that a client may wait for a limit by itself: beyond that, nobody would know why it is silent.
+# That of OpenAI waits for two minutes at most, that of Anthropic for as long as `retry-after` says.
+_LONGEST_WAIT = 120
 # Of an error body in a form that nobody knows.
 _MEMBERS_SEARCHED = 100
 
@@ -171,7 +174,7 @@ def _not_allowed(message: str, *, code: str, param: str | None = None) -> ErrorR
 
 
 def _limited(excess: Excess) -> ErrorReply:
-    """OpenAI's clients wait for `retry-after`, up to a minute or two, and obey `x-should-retry`."""
+    """The SDKs of OpenAI and Anthropic wait for `retry-after`, and obey `x-should-retry`."""
     limit, wait = excess.limit, math.ceil(max(excess.wait, 0.001) * 1000)
     seconds = -(-wait // 1000)
     again = ((b"retry-after", b"%d" % seconds), (b"retry-after-ms", b"%d" % wait))
@@ -193,7 +196,11 @@ def _limited(excess: Excess) -> ErrorReply:
         f"The request is larger than the limit of {limit.name}." if excess.never else message,
         type="tokens" if limit.resource == "tokens" else "requests",
         code="rate_limit_exceeded",
-        headers=(*(never if excess.never else again), *left),
+        headers=(
+            *(() if excess.never else again),
+            *(never if excess.never or seconds > _LONGEST_WAIT else ()),
+            *left,
+        ),
         excess=excess,
     )
 
