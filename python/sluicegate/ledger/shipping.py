@@ -6,6 +6,8 @@ A row that is there already changes nothing, sums included, so a batch may come 
 
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
+from functools import cache
+from typing import Any
 
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +22,12 @@ DescribePrice = Callable[[Record], tuple[str, str] | None]
 
 # Of a transaction that was given up for another's sake.
 _TRIES = 5
+
+
+# Made once: SQLAlchemy keeps with a statement what it takes to find its compiled form again.
+@cache
+def _adding(dialect: str) -> Any:
+    return sums.insert_into(dialect, ledger).on_conflict_do_nothing().returning(ledger.c.id)
 
 
 class Shipping:
@@ -50,8 +58,7 @@ class Shipping:
     async def _transaction(self, records: Sequence[Record]) -> int:
         rows = [row_of(record, self._zone, self._gateway, self._version) for record in records]
         async with self._database.transaction("ledger") as connection:
-            adding = sums.insert_into(connection, ledger).on_conflict_do_nothing().returning(ledger.c.id)
-            added = set((await connection.scalars(adding, rows)).all())
+            added = set((await connection.scalars(_adding(connection.dialect.name), rows)).all())
             if added:
                 tries = [
                     attempt for record in records if record["id"] in added for attempt in attempts_of(record)
@@ -79,7 +86,7 @@ class Shipping:
                         "first_used": row["started_at"],
                     }
         if found:
-            adding = sums.insert_into(connection, prices_used).on_conflict_do_nothing()
+            adding = sums.insert_into(connection.dialect.name, prices_used).on_conflict_do_nothing()
             # In one order for all processes: none waits for another in a circle.
             await connection.execute(adding, [found[id] for id in sorted(found)])
         return set(found)

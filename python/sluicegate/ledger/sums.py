@@ -1,6 +1,7 @@
 """Sums of rows: made where rows are added, and made again where they are checked."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Insert, Table, case
@@ -55,15 +56,15 @@ def by_user(rows: Iterable[Mapping[str, Any]]) -> Sums:
     return sums
 
 
-def insert_into(connection: AsyncConnection, table: Table) -> Any:
+def insert_into(dialect: str, table: Table) -> Any:
     """An INSERT that may say what to do about rows that are there."""
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
-def _adding(connection: AsyncConnection, table: Table) -> Insert:
-    insert = insert_into(connection, table)
+# Made once: SQLAlchemy keeps with a statement what it takes to find its compiled form again.
+@cache
+def _adding(dialect: str, table: Table) -> Insert:
+    insert = insert_into(dialect, table)
     added = {}
     for column in table.c:
         if not column.primary_key:
@@ -87,4 +88,4 @@ async def add(connection: AsyncConnection, rows: list[Mapping[str, Any]]) -> Non
                 for name, value in line.items():
                     if isinstance(value, int):
                         line[name] = min(value, _MOST)
-            await connection.execute(_adding(connection, table), lines)
+            await connection.execute(_adding(connection.dialect.name, table), lines)
