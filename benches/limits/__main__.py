@@ -1,5 +1,7 @@
 """What limits of several machines add to the time of the first chunk: `python -m benches.limits [SECONDS]`.
 
+It uses the tests' own way to start gateways, so `PYTHONPATH=tests` is needed.
+
 Two gateways with the same limits stand before one scripted upstream: one counts for itself, the other in a
 Redis server on this machine. Requests go to both in turn, so what else the machine does slows both alike;
 the gateways' own processor time says more than the clock where the machine is not idle.
