@@ -95,6 +95,12 @@ def test_what_was_used_beyond_the_estimate_counts() -> None:
     assert stand.refused(100, 10).used == 990
 
 
+def test_an_input_that_nobody_has_told_counts_as_nothing_as_in_the_ledger() -> None:
+    stand = Stand({"tokens": "1000/minute"})
+    stand.let_in(500, 10).ended(None, 7, None, failed=False)
+    assert stand.refused(994, 1).used == 7
+
+
 def test_a_guess_of_the_output_refuses_nobody_who_is_alone() -> None:
     stand = Stand({"tokens": "500/minute"})
     # Nothing is known of the model, and the client has no bound: 1,024 tokens are assumed.

@@ -59,8 +59,8 @@ class Admitted:
         if self._wish.model and self._wish.runs:
             wish = self._wish
             self._estimates.learn(wish.caller.owner, wish.model, wish.rough_input, input, output)
-        # What is not known is what was estimated, where the request ran at all.
-        tokens = (demand.input if input is None and output is not None else input or 0) + (output or 0)
+        # As the ledger adds rows up: what nobody has told is nothing, and no estimate takes its place.
+        tokens = (input or 0) + (output or 0)
         self.lease.settle(Used(demand.requests, tokens, None if cost is None else in_pico(Decimal(cost))))
 
     def unused(self) -> None:
