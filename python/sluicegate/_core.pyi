@@ -636,9 +636,6 @@ class JournalEntry:
     nothing.
     """
 
-    id: Final[str]
-    """A UUID, version 7."""
-
 @final
 class JournalBatch:
     """What is over and on its way to the ledger. False where there is nothing."""
@@ -674,24 +671,22 @@ class Journal:
     def open(
         self,
         arrived: Arrived,
-        *,
-        upstream: str,
-        upstream_model: str,
+        route: Route,
         model: str,
-        requested_model: str | None = None,
-        caller_id: str | None = None,
-        caller: str | None = None,
-        key_id: str | None = None,
-        team: str | None = None,
-        user_id: str | None = None,
+        requested_model: str | None,
+        caller_id: str | None,
+        caller: str | None,
+        key_id: str | None,
+        team: str | None,
+        user_id: str | None,
+        estimated_input: int | None,
         response_id: str | None = None,
-        trace_id: str | None = None,
-        run: int = 1,
-        background: bool = False,
-        estimated_input: int | None = None,
-        estimated_output: int | None = None,
+        run: int | None = None,
+        /,
     ) -> JournalEntry | None:
-        """A new entry; None where there is no room. Never waits, unless `sync` is `always`."""
+        """A new entry; None where there is no room. Never waits, unless `sync` is `always`. `run`: of the
+        background response that `response_id` names, counted from 1.
+        """
     def take(self, most: int) -> JournalBatch:
         """What is over, in the order in which it ended."""
     def shipped(self, batch: JournalBatch) -> None:

@@ -17,6 +17,7 @@ use sluicegate_relay::tally::Progress;
 use sluicegate_relay::{FaultKind, Outcome, Route, Tally, Try};
 
 use crate::decisions::PyArrived;
+use crate::upstream::PyRoute;
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX - 1)
@@ -154,7 +155,6 @@ fn attempt(tried: &Try) -> Attempt<&str> {
 
 #[pyclass(name = "JournalEntry", module = "sluicegate._core", frozen)]
 pub(crate) struct PyEntry {
-    id: String,
     account: Mutex<Option<Box<Account>>>,
 }
 
@@ -163,14 +163,6 @@ impl PyEntry {
     pub(crate) fn take(&self) -> Option<Box<dyn Tally>> {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         account.take().map(|account| account as Box<dyn Tally>)
-    }
-}
-
-#[pymethods]
-impl PyEntry {
-    #[getter]
-    fn id(&self) -> &str {
-        &self.id
     }
 }
 
@@ -201,17 +193,16 @@ impl PyJournal {
         Ok(Self { inner })
     }
 
+    // By place: names would be looked up for each request.
     #[pyo3(signature = (
-        arrived, *, upstream, upstream_model, model, requested_model=None, caller_id=None, caller=None, key_id=None,
-        team=None, user_id=None, response_id=None, trace_id=None, run=1, background=false,
-        estimated_input=None, estimated_output=None,
+        arrived, route, model, requested_model, caller_id, caller, key_id, team, user_id, estimated_input,
+        response_id=None, run=None, /
     ))]
-    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    #[allow(clippy::too_many_arguments)] // Arguments of a Python method.
     fn open(
         &self,
         arrived: &PyArrived,
-        upstream: &str,
-        upstream_model: &str,
+        route: &PyRoute,
         model: &str,
         requested_model: Option<&str>,
         caller_id: Option<&str>,
@@ -219,27 +210,24 @@ impl PyJournal {
         key_id: Option<&str>,
         team: Option<&str>,
         user_id: Option<&str>,
-        response_id: Option<&str>,
-        trace_id: Option<&str>,
-        run: u64,
-        background: bool,
         estimated_input: Option<u64>,
-        estimated_output: Option<u64>,
+        response_id: Option<&str>,
+        run: Option<u64>,
     ) -> Option<PyEntry> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let opening = Opening {
             started_at: Some(micros(now.unwrap_or_default())),
-            run: Some(run),
-            background: Some(background.into()),
+            run: Some(run.unwrap_or(1)),
+            background: Some(run.is_some().into()),
             streamed: Some(arrived.asks_for_stream().into()),
             estimated_input,
-            estimated_output,
+            estimated_output: None,
         };
         let about = arrived.about();
         let texts = [
             Some(&*about.request_id),
             response_id,
-            trace_id,
+            None,
             about.endpoint.as_ref().map(|endpoint| endpoint.name()),
             caller_id,
             caller,
@@ -248,12 +236,11 @@ impl PyJournal {
             user_id,
             Some(model),
             requested_model,
-            Some(upstream),
-            Some(upstream_model),
+            Some(&*route.inner.upstream.name),
+            Some(&*route.inner.model),
         ];
         let entry = self.inner.open(&opening, &texts).ok()?;
         Some(PyEntry {
-            id: entry.id().to_string(),
             account: Mutex::new(Some(Box::new(Account {
                 entry,
                 opened: Instant::now(),
