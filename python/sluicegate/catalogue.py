@@ -222,7 +222,11 @@ CATALOGUE: Mapping[str, Entry] = {
         "429 or 503",
         "Every deployment of the model has asked to be left alone for a while, with 429 or with 503.",
         ("The account's limits at the upstream are used up.", "Servers that are too busy."),
-        ("Wait for the seconds of `retry-after`.", "Add a deployment, or one in a higher tier."),
+        (
+            "Wait for the seconds of `retry-after`. Where they are more than two minutes, "
+            "`x-should-retry: false` says that no SDK is to do so by itself.",
+            "Add a deployment, or one in a higher tier.",
+        ),
     ),
     "limits_unavailable": Entry(
         "503",

@@ -7,7 +7,7 @@ import pytest
 from fakes.front import FakeFault
 from sluicegate import _core
 from sluicegate.gateway.admission import Refusal
-from sluicegate.gateway.errors import _STATUS_OF_KIND, error_reply, from_fault, refused
+from sluicegate.gateway.errors import _STATUS_OF_KIND, all_resting, error_reply, from_fault, refused
 
 
 def body(fault: FakeFault, **options: bool) -> dict[str, object]:
@@ -36,6 +36,19 @@ def test_deadlines_are_504_and_broken_replies_502() -> None:
     assert {kind for kind, status in _STATUS_OF_KIND.items() if status == 504} == {
         kind for kind in _core.FAULT_KINDS if kind.endswith("_timeout")
     }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told", "waits"),
+    [(0.0, (b"1", b"1"), True), (119.2, (b"120", b"119200"), True), (300.0, (b"300", b"300000"), False)],
+)
+def test_no_client_is_to_wait_by_itself_for_deployments_that_rest_for_minutes(
+    seconds: float, told: tuple[bytes, bytes], waits: bool
+) -> None:
+    reply = all_resting("the model `m`", seconds, rate_limited=True)
+    headers = dict(reply.headers)
+    assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == told
+    assert headers.get(b"x-should-retry") == (None if waits else b"false")
 
 
 def test_an_upstreams_error_object_is_passed_on_byte_for_byte() -> None:

@@ -17,9 +17,10 @@ from sluicegate.gateway.admission import Refusal
 
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
-# Seconds that a client may wait for a limit by itself: beyond that, nobody would know why it is silent.
-# That of OpenAI waits for two minutes at most, that of Anthropic for as long as `retry-after` says.
+# Seconds that a client may wait by itself: beyond that, nobody would know why it is silent. The SDK of OpenAI
+# gives up where `retry-after` is above two minutes; that of Anthropic waits for as long as it says.
 _LONGEST_WAIT = 120
+_NO_RETRY = (b"x-should-retry", b"false")
 # Of an error body in a form that nobody knows.
 _MEMBERS_SEARCHED = 100
 
@@ -175,10 +176,7 @@ def _not_allowed(message: str, *, code: str, param: str | None = None) -> ErrorR
 
 def _limited(excess: Excess) -> ErrorReply:
     """The SDKs of OpenAI and Anthropic wait for `retry-after`, and obey `x-should-retry`."""
-    limit, wait = excess.limit, math.ceil(max(excess.wait, 0.001) * 1000)
-    seconds = -(-wait // 1000)
-    again = ((b"retry-after", b"%d" % seconds), (b"retry-after-ms", b"%d" % wait))
-    never = ((b"x-should-retry", b"false"),)
+    limit, seconds = excess.limit, _whole_seconds(excess.wait)
     left = tuple(openai(excess.limits, excess.clock))
     if limit.resource == "cost":
         return error_reply(
@@ -186,7 +184,7 @@ def _limited(excess: Excess) -> ErrorReply:
             f"You have used up the budget of {limit.name}. It begins anew in {seconds} s.",
             type="insufficient_quota",
             code="insufficient_quota",
-            headers=(*again, *never, *left),
+            headers=(*_wait(excess.wait), _NO_RETRY, *left),
             excess=excess,
         )
     message = f"The limit of {limit.name} is reached: {excess.used} are used. Try again in {seconds} s."
@@ -196,13 +194,24 @@ def _limited(excess: Excess) -> ErrorReply:
         f"The request is larger than the limit of {limit.name}." if excess.never else message,
         type="tokens" if limit.resource == "tokens" else "requests",
         code="rate_limit_exceeded",
-        headers=(
-            *(() if excess.never else again),
-            *(never if excess.never or seconds > _LONGEST_WAIT else ()),
-            *left,
-        ),
+        headers=(*((_NO_RETRY,) if excess.never else _come_back(excess.wait)), *left),
         excess=excess,
     )
+
+
+def _come_back(seconds: float) -> tuple[tuple[bytes, bytes], ...]:
+    """When a client may try again. Where that is too far off, it is not to wait for it by itself."""
+    told = _wait(seconds)
+    return (*told, _NO_RETRY) if seconds > _LONGEST_WAIT else told
+
+
+def _wait(seconds: float) -> tuple[tuple[bytes, bytes], ...]:
+    milliseconds = math.ceil(max(seconds, 0.001) * 1000)
+    return (b"retry-after", b"%d" % _whole_seconds(seconds)), (b"retry-after-ms", b"%d" % milliseconds)
+
+
+def _whole_seconds(seconds: float) -> int:
+    return max(1, math.ceil(seconds))
 
 
 def _limits_unavailable() -> ErrorReply:
@@ -270,13 +279,12 @@ def all_taken_off(what: str) -> ErrorReply:
 
 def all_resting(what: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
     """Every deployment of `what` has asked to be left alone; the first one is back in `seconds`."""
-    whole = max(1, math.ceil(seconds))
     return error_reply(
         429 if rate_limited else 503,
-        f"All deployments of {what} are too busy: try again in {whole} s.",
+        f"All deployments of {what} are too busy: try again in {_whole_seconds(seconds)} s.",
         type="rate_limit_error" if rate_limited else "server_error",
         code="all_resting",
-        headers=((b"retry-after", b"%d" % whole), (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000))),
+        headers=_come_back(seconds),
     )
 
 
