@@ -172,6 +172,24 @@ async def test_a_ledger_of_before_the_prices_gains_their_table(tmp_path: Path) -
         await now.close()
 
 
+async def test_a_ledger_of_before_has_the_index_of_responses_made_again(tmp_path: Path) -> None:
+    config = StorageConfig(directory=str(tmp_path))
+    before = open_database(config)
+    async with before.transaction("test") as connection:
+        await connection.exec_driver_sql("DROP INDEX ledger_response")
+        await connection.exec_driver_sql("CREATE INDEX ledger_response ON ledger (response_id)")
+        await connection.execute(versions.delete().where(versions.c.version > 2))
+    await before.close()
+    now = open_database(config)
+    try:
+        async with now.read("test") as connection:
+            sql = "SELECT sql FROM sqlite_master WHERE name = 'ledger_response'"
+            made = (await connection.exec_driver_sql(sql)).scalar_one()
+    finally:
+        await now.close()
+    assert made.endswith("WHERE response_id IS NOT NULL")
+
+
 async def test_a_second_run_counts_its_tokens_and_no_request(database: Database) -> None:
     await shipping(database).ship([record(), record(run=2)])
     [line] = await report(database, ["model"], Period())

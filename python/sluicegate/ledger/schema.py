@@ -1,5 +1,7 @@
 """The ledger's tables, and how they came to be, version by version.
 
+In SQLite they have no row numbers: rows are kept by their key itself, and adding one changes one tree fewer.
+
 Times are microseconds, of `started_at` since 1970; costs are whole numbers of 10**-12 USD, so that sums are
 exact in every database. Null is "not known", but in `usage_daily`, whose key takes no null: there it is empty
 text.
@@ -8,7 +10,7 @@ text.
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Boolean, Column, Date, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Date, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.engine import Connection
 
 from sluicegate.storage import MigrationStep, version_table
@@ -39,6 +41,10 @@ def _numbers(*names: str) -> list[Column[int]]:
     return [Column(name, BigInteger) for name in names]
 
 
+# Few requests make a response that is stored.
+_STORED = text("response_id IS NOT NULL")
+_OF_RESPONSES = Index("ledger_response", "response_id", sqlite_where=_STORED, postgresql_where=_STORED)
+
 ledger = Table(
     "ledger",
     metadata,
@@ -64,7 +70,8 @@ ledger = Table(
     *_numbers("estimated_input", "estimated_output", "bytes_in", "bytes_out", "events", "malformed"),
     *_texts("gateway", "version"),
     Index("ledger_of_caller", "caller_id", "id"),
-    Index("ledger_response", "response_id"),
+    _OF_RESPONSES,
+    sqlite_with_rowid=False,
 )
 """A row for each request; of a background response one for each run. Ids are UUIDs of version 7: ordered by
 time."""
@@ -83,6 +90,7 @@ attempts = Table(
     *_texts("upstream", "upstream_model", "fault"),
     Column("status", Integer),
     *_numbers("started_at", "duration"),
+    sqlite_with_rowid=False,
 )
 """The attempts of requests that had several, counted from 1."""
 
@@ -110,6 +118,7 @@ usage_daily = Table(
     *(Column(name, Text, primary_key=True) for name in KEYS[1:]),
     Column("caller", Text),
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
+    sqlite_with_rowid=False,
 )
 """Sums of the rows of a day, changed in the transaction that adds them. A run after the first counts its
 tokens, and no request.
@@ -122,6 +131,7 @@ usage_users = Table(
     Column("caller_id", Text, primary_key=True),
     Column("user_id", Text, primary_key=True),
     *(Column(name, BigInteger, nullable=False) for name in ("requests", "input", "output", "cost")),
+    sqlite_with_rowid=False,
 )
 """The same for the people behind callers, as far as anybody says who they are."""
 
@@ -136,4 +146,9 @@ def _add_prices_used(connection: Connection) -> None:
     prices_used.create(connection, checkfirst=True)
 
 
-MIGRATIONS: Sequence[MigrationStep] = (_create, _add_prices_used)
+def _index_responses_alone(connection: Connection) -> None:
+    _OF_RESPONSES.drop(connection, checkfirst=True)
+    _OF_RESPONSES.create(connection)
+
+
+MIGRATIONS: Sequence[MigrationStep] = (_create, _add_prices_used, _index_responses_alone)
