@@ -63,6 +63,8 @@ struct Files {
     /// Those that no more records are opened in.
     retired: Vec<Arc<Segment>>,
     failed: Option<Instant>,
+    /// Nothing is kept for later.
+    closed: bool,
 }
 
 /// A record that is over, and not in the ledger yet.
@@ -101,16 +103,39 @@ impl Shared {
         }
     }
 
-    /// Delete what holds nothing any more.
+    /// Use again, or else delete, what holds nothing any more.
     fn reap(&self) {
         let mut files = lock(&self.files);
-        files.retired.retain(|segment| {
-            let empty = segment.live.load(Ordering::Acquire) == 0;
-            if empty {
-                let _ = fs::remove_file(&segment.path);
-            }
-            !empty
-        });
+        let Files {
+            retired,
+            spare,
+            closed,
+            ..
+        } = &mut *files;
+        let mut empty: Vec<_> = retired
+            .extract_if(.., |segment| segment.live.load(Ordering::Acquire) == 0)
+            .collect();
+        let again = spare.is_none() && !*closed;
+        let again = again.then(|| empty.pop()).flatten();
+        drop(files);
+        for segment in empty {
+            let _ = fs::remove_file(&segment.path);
+        }
+        if let Some(segment) = again {
+            // Its pages are there already, which is most of what a record in a new one costs.
+            segment.empty();
+            self.keep(segment);
+        }
+    }
+
+    /// `segment` is the next one, unless there is one already.
+    fn keep(&self, segment: Arc<Segment>) {
+        let mut files = lock(&self.files);
+        if files.spare.is_none() {
+            files.spare = Some(segment);
+        } else {
+            let _ = fs::remove_file(&segment.path);
+        }
     }
 
     /// What was stored in `segment` counts.
@@ -150,12 +175,7 @@ impl Shared {
             let next = files.spare.take();
             if let Some(full) = std::mem::replace(&mut files.current, next) {
                 full.retired.store(true, Ordering::Release);
-                // It may hold nothing already.
-                if full.live.load(Ordering::Acquire) == 0 {
-                    let _ = fs::remove_file(&full.path);
-                } else {
-                    files.retired.push(full);
-                }
+                files.retired.push(full);
             }
         }
     }
@@ -231,15 +251,14 @@ impl Journal {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn prepare(&self) -> Result<(), Full> {
+        // One may have held nothing any more when it was full.
+        self.shared.reap();
         if lock(&self.shared.files).spare.is_some() {
             return Ok(());
         }
         let made = Arc::new(self.shared.segment()?);
-        let mut files = lock(&self.shared.files);
-        files.failed = None;
-        if let Some(unused) = files.spare.replace(made) {
-            let _ = fs::remove_file(&unused.path);
-        }
+        lock(&self.shared.files).failed = None;
+        self.shared.keep(made);
         Ok(())
     }
 
@@ -350,6 +369,7 @@ impl Journal {
     /// Delete the segments that hold nothing. For the end of the process; a record can still be opened.
     pub fn close(&self) {
         let mut files = lock(&self.shared.files);
+        files.closed = true;
         if let Some(current) = files.current.take() {
             current.retired.store(true, Ordering::Release);
             files.retired.push(current);

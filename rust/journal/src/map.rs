@@ -54,6 +54,13 @@ impl Words {
         }
     }
 
+    /// Store 0 from `from` to before `to`, in no certain order.
+    pub(crate) fn clear(&self, from: usize, to: usize) {
+        for at in from..to {
+            self.store(at, 0, Ordering::Relaxed);
+        }
+    }
+
     /// A copy of `count` words from `at` on.
     pub(crate) fn copy(&self, at: usize, count: usize) -> Vec<u64> {
         let words = at..at.saturating_add(count).min(self.count);

@@ -77,6 +77,13 @@ impl Segment {
         })
     }
 
+    /// As a new one is. Only where nothing comes of any record in it any more.
+    pub(crate) fn empty(&self) {
+        self.words.clear(FIRST, self.next.load(Ordering::Relaxed));
+        self.next.store(FIRST, Ordering::Relaxed);
+        self.retired.store(false, Ordering::Release);
+    }
+
     /// Room for `length` words, where there is some. For the holder of the journal's lock.
     pub(crate) fn room(&self, length: usize) -> Option<usize> {
         let at = self.next.load(Ordering::Relaxed);

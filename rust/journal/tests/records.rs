@@ -3,15 +3,27 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sluicegate_journal::{
     Ending, Full, Journal, LONGEST_OPENING_TEXT, SEGMENT_BYTES, Seen, Settings, Sync, abandoned_in,
 };
 use support::{CLOSING, closing, is_closed, journal, left, opening, settings, texts, tries, usage};
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
+
+/// What a process that dies now would leave.
+fn copy_of(folder: &Path) -> TempDir {
+    let copy = tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
 
 #[test]
 fn what_is_closed_is_taken_as_it_was_written() {
@@ -142,11 +154,7 @@ fn what_a_dead_process_leaves_is_found_with_what_was_seen() {
     );
 
     // As a killed process does: nothing is told, and the lock goes with the file.
-    let copy = tempdir().unwrap();
-    for file in fs::read_dir(folder.path()).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-    }
+    let copy = copy_of(folder.path());
     drop((whole, moved, unheard));
     let rows = left(copy.path());
     let ids: Vec<_> = rows
@@ -220,6 +228,38 @@ fn segments_follow_each_other_and_empty_ones_are_deleted() {
     journal.shipped(batch);
     journal.close();
     assert_eq!(journal.bytes().unwrap(), 0);
+}
+
+#[test]
+fn a_segment_that_is_empty_is_used_again_and_nothing_of_its_past_is_found() {
+    let folder = tempdir().unwrap();
+    let journal = journal(folder.path());
+    let names = || -> BTreeSet<_> {
+        let files = fs::read_dir(folder.path()).unwrap();
+        files.map(|file| file.unwrap().file_name()).collect()
+    };
+    let mut seen = names();
+    for at in 0..20_000 {
+        let mut entry = journal.open(&opening(at), &texts("past")).unwrap();
+        entry.attempt("gpu-a", "meta/llama");
+        entry.close(&closing(200), &usage(1), &CLOSING, &[]);
+        if at % 500 == 0 {
+            journal.shipped(journal.take(usize::MAX));
+            journal.prepare().unwrap();
+            seen.extend(names());
+        }
+    }
+    journal.shipped(journal.take(usize::MAX));
+    assert_eq!(seen.len(), 2, "one in use, one that waits");
+    let mut entry = journal.open(&opening(0), &texts("closed")).unwrap();
+    entry.attempt("gpu-a", "meta/llama");
+    entry.close(&closing(200), &usage(1), &CLOSING, &[]);
+    let mut entry = journal.open(&opening(0), &texts("open")).unwrap();
+    entry.attempt("gpu-a", "meta/llama");
+    let copy = copy_of(folder.path());
+    let rows = left(copy.path());
+    let ids: Vec<_> = rows.iter().map(|row| row.texts[0].as_deref()).collect();
+    assert_eq!(ids, [Some("closed"), Some("open")]);
 }
 
 #[test]
