@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, stop_all
+from harness.postgres import postgres_server as postgres_server
+from harness.postgres import postgres_url as postgres_url
 from sluicegate.testing import Script, ScriptedUpstream
 
 

@@ -20,12 +20,6 @@ from sluicegate.testing import Script
 SEGMENT = 8 * 1024 * 1024
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
 async def count(url: str) -> int:
     connection = await asyncpg.connect(url)
     try:
@@ -46,8 +40,8 @@ async def until(url: str, wanted: int) -> None:
         raise TimeoutError(f"{found} rows in place of {wanted}") from None
 
 
-async def test_postgresql_that_goes_away_costs_no_row(server: str, tmp_path: Path) -> None:
-    with postgres.database(server) as url:
+async def test_postgresql_that_goes_away_costs_no_row(postgres_server: str, tmp_path: Path) -> None:
+    with postgres.database(postgres_server) as url:
         async with upstream(tmp_path, Script(tokens=3)) as up:
             config = configured(tmp_path, up.base_url)
             config["storage"]["database"] = url
@@ -55,21 +49,21 @@ async def test_postgresql_that_goes_away_costs_no_row(server: str, tmp_path: Pat
                 for number in range(5):
                     assert await asked(gateway, f"a{number}") == 200
                 await until(url, 5)
-                await postgres.allow(server, url, connections=False)
+                await postgres.allow(postgres_server, url, connections=False)
                 for number in range(70):
                     assert await asked(gateway, f"b{number}") == 200
                 await gateway.wait_line(event="ledger_failed")
                 metrics = await gateway.metrics()
                 assert (metrics.value("sluicegate_ledger_failures_total") or 0) >= 1
                 assert (metrics.value("sluicegate_ledger_waiting") or 0) > 0
-                await postgres.allow(server, url, connections=True)
+                await postgres.allow(postgres_server, url, connections=True)
                 await until(url, 75)
-                await postgres.allow(server, url, connections=False)
+                await postgres.allow(postgres_server, url, connections=False)
                 for number in range(5):
                     assert await asked(gateway, f"c{number}") == 200
                 # Killed while it cannot ship: the next one does.
                 await gateway.kill()
-            await postgres.allow(server, url, connections=True)
+            await postgres.allow(postgres_server, url, connections=True)
             # Two machines, as it were: each has its own journal, and one database.
             other = {**config, "storage": {"directory": str(tmp_path / "other"), "database": url}}
             async with serving(config, tmp_path) as again:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,18 +62,6 @@ class Seen:
                 if digest.digest() in output or digest.hexdigest().encode() in output.lower():
                     found.add((f"digest of {key[:9]}", place))
         return found
-
-
-@pytest.fixture(scope="module")
-def database_server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture
-def url(database_server: str) -> Iterator[str]:
-    with postgres.database(database_server) as url:
-        yield url
 
 
 @pytest.fixture
@@ -205,9 +193,9 @@ async def columns(url: str, seen: Seen) -> None:
 
 
 async def test_no_secret_comes_out_anywhere(
-    server: ScriptedUpstream, tmp_path: Path, database_server: str, url: str
+    server: ScriptedUpstream, tmp_path: Path, postgres_server: str, postgres_url: str
 ) -> None:
-    with_it, password = with_password(url)
+    with_it, password = with_password(postgres_url)
     secrets = {
         "key of the file": OF_FILE, "key of nobody": OF_NOBODY, "key of the upstream": OF_UPSTREAM,
         "admin token": TOKEN, "password of Redis": OF_REDIS, "password of PostgreSQL": password,
@@ -230,17 +218,17 @@ async def test_no_secret_comes_out_anywhere(
         await commands(gateway, tmp_path, seen)
         seen.add("processes", processes(gateway))
         files(tmp_path, gateway, seen)
-        await postgres.allow(database_server, url, connections=False)
+        await postgres.allow(postgres_server, postgres_url, connections=False)
         await gateway.wait_line(event="keys_lost")
         seen.reply("unknown key without the database", await gateway.client.get(
             "/v1/models", headers={"authorization": f"Bearer {OF_NOBODY}"}
         ))  # fmt: skip
         await administer(gateway, seen)
-        await postgres.allow(database_server, url, connections=True)
+        await postgres.allow(postgres_server, postgres_url, connections=True)
         await gateway.wait_line(event="keys_found_again")
         seen.reply("metrics", await gateway.client.get("/metrics"))
     seen.add("log", gateway.transcript())
-    await columns(url, seen)
+    await columns(postgres_url, seen)
     files(tmp_path, gateway, seen)
     assert {
         "log",

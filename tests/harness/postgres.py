@@ -46,6 +46,20 @@ def server() -> Iterator[str]:
         yield own.url
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a server's default database; one server for all tests of a process."""
+    with server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of a database of one's own, which is empty."""
+    with database(postgres_server) as url:
+        yield url
+
+
 @contextlib.contextmanager
 def killable() -> Iterator[OwnServer]:
     """A server that a test may kill and start again. Skips where the programs are not installed."""

@@ -1,23 +1,20 @@
 """Callers and keys in a database, SQLite and PostgreSQL: making, changing and ending them, and the audit."""
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import re
 import stat
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import func, insert, select
 
-from harness import postgres
 from sluicegate.config import Config, LimitSet, StorageConfig, load_data
 from sluicegate.errors import ConfigurationError
 from sluicegate.identity import (
@@ -60,21 +57,11 @@ def configured(**more: Any) -> Config:
 CONFIG = configured()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    with contextlib.ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
-        opened = open_callers(StorageConfig(directory=str(tmp_path), database=url))
-        yield opened
-        await opened.close()
+@pytest.fixture
+async def database(storage: StorageConfig) -> AsyncIterator[Database]:
+    made = open_callers(storage)
+    yield made
+    await made.close()
 
 
 # === keys themselves ===

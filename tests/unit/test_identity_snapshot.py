@@ -1,7 +1,6 @@
 """What a gateway knows of the database: changes since it looked last, and the copy for a start without it."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import update
 
-from harness import postgres
 from sluicegate.config import Config, StorageConfig, load_data
 from sluicegate.identity import (
     NOTHING,
@@ -37,21 +35,11 @@ CONFIG: Config = load_data(
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    with contextlib.ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
-        opened = open_callers(StorageConfig(directory=str(tmp_path), database=url))
-        yield opened
-        await opened.close()
+@pytest.fixture
+async def database(storage: StorageConfig) -> AsyncIterator[Database]:
+    made = open_callers(storage)
+    yield made
+    await made.close()
 
 
 @pytest.fixture

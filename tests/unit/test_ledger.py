@@ -1,9 +1,8 @@
 """Rows, sums and reports of the ledger, on a database of its own."""
 
-import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -12,10 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pyarrow import parquet
-from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from harness import postgres
 from sluicegate._core import Journal
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, open_database, report
@@ -63,21 +60,11 @@ def new_id(milliseconds: int | None = None) -> str:
     return str(uuid.UUID(int=(now << 80) | uuid.uuid4().int >> 48))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    with contextlib.ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
-        opened = open_database(StorageConfig(directory=str(tmp_path), database=url))
-        yield opened
-        await opened.close()
+@pytest.fixture
+async def database(storage: StorageConfig) -> AsyncIterator[Database]:
+    made = open_database(storage)
+    yield made
+    await made.close()
 
 
 def shipping(database: Database, zone: ZoneInfo = UTC) -> Shipping:

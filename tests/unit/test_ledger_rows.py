@@ -1,15 +1,11 @@
 """Looking at rows of the ledger: pages that are bounded by what is looked at, and callers by id or name."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, date
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from harness import postgres
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, TooManyLines, newest, open_database, report, row_with
 from sluicegate.ledger.shipping import Shipping
@@ -43,22 +39,12 @@ def record(number: int, *, failed: bool = False, caller: str = "search") -> dict
     }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    with contextlib.ExitStack() as stack:
-        url: SecretStr | None = None
-        if request.param == "postgresql":
-            url = SecretStr(stack.enter_context(postgres.database(request.getfixturevalue("server"))))
-        made = open_database(StorageConfig(directory=str(tmp_path), database=url))
-        await _fill(made)
-        yield made
-        await made.close()
+@pytest.fixture
+async def database(storage: StorageConfig) -> AsyncIterator[Database]:
+    made = open_database(storage)
+    await _fill(made)
+    yield made
+    await made.close()
 
 
 async def _fill(made: Database) -> None:

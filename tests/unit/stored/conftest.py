@@ -17,12 +17,6 @@ from sluicegate.responses import ResponseStore
 Settings = Callable[..., StoreConfig]
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture(autouse=True)
 async def _database_threads_end() -> AsyncIterator[None]:
     """A connection that is given up (its file is no database, say) ends a little later, on this loop."""
