@@ -32,6 +32,7 @@ __all__ = [
     "Journal",
     "JournalBatch",
     "JournalEntry",
+    "JournalRows",
     "ListenBounds",
     "MemberEdits",
     "MessagesTarget",
@@ -640,13 +641,56 @@ class JournalEntry:
 class JournalBatch:
     """What is over and on its way to the ledger. False where there is nothing."""
 
-    rows: Final[list[dict[str, Any]]]
-    """By the names that `Journal.open` gives, and those of `rust/journal/src/record.rs`. Beside those: `id`,
-    `interrupted` (nobody saw its end), `usage_source` (`upstream`, `estimated` or `none`) and `tries`, each
-    of several attempts: upstream, upstream_model, fault, status, began, took. Times are microseconds, costs
-    10**-12 USD.
-    """
+    rows: Final[JournalRows]
+    """Without those of which no upstream has heard."""
     def __bool__(self) -> bool: ...
+
+@final
+class JournalRows:
+    """Records of the journal, as the tables of the ledger take them. For one thread at a time.
+
+    No text has a NUL, which PostgreSQL does not take. A count above 10**11 is not known, and nothing that was
+    charged for it, nor is a cost above 10,000 USD: nobody's request has that many tokens.
+    """
+
+    def __new__(cls, records: Sequence[Mapping[str, Any]]) -> JournalRows:
+        """Of what `record` gives; what is missing is not known. Raises ValueError where one has no id."""
+    def __len__(self) -> int: ...
+    ids: Final[list[str]]
+    unfinished: Final[list[int]]
+    """The indices of those of which nobody saw the end."""
+    def record(self, index: int) -> dict[str, Any]:
+        """By the names that `Journal.open` gives, and those of `rust/journal/src/record.rs`. Beside those:
+        `id`, `interrupted` (nobody saw its end), `usage_source` (`upstream`, `estimated` or `none`) and
+        `tries`, each of several attempts: upstream, upstream_model, fault, status, began, took. Times are
+        microseconds, costs 10**-12 USD. Raises IndexError.
+        """
+    def charge(self, index: int, price_id: str, costs: Sequence[int] | None) -> None:
+        """Say by which price it is charged, and what it costs, in the order of `ledger.schema.COSTS`. Raises
+        IndexError.
+        """
+    def without(self, ids: Sequence[str]) -> JournalRows:
+        """Those with other ids."""
+    def halves(self) -> tuple[JournalRows, JournalRows]: ...
+    def table(
+        self, day: Callable[[int], object], *, gateway: str, version: str, flags: bool
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The columns of the ledger for which some row has a value, and each row's values in their order.
+
+        `day`: what a row has for its day, by the seconds since 1970 of a whole minute; it is asked in the
+        order of time, and not for each row. `flags`: what is yes or no is a bool, and not 0 or 1. What `day`
+        raises is raised.
+        """
+    def attempts(self) -> list[tuple[Any, ...]]:
+        """The attempts of those that had several, by the columns of `ledger_attempts`."""
+    def daily(self, day: Callable[[int], object]) -> list[tuple[Any, ...]]:
+        """What they add to `usage_daily`, by its columns, in the order of its keys. `day`: as for `table`."""
+    def users(self, day: Callable[[int], object]) -> list[tuple[Any, ...]]:
+        """What they add to `usage_users`, by its columns, in the order of its keys. `day`: as for `table`."""
+    def prices(self) -> dict[str, dict[str, Any]]:
+        """By the ids of the prices that they were charged by, of the first such row: price_id, model,
+        upstream_model, started_at.
+        """
 
 @final
 class AbandonedSegment:
@@ -654,8 +698,7 @@ class AbandonedSegment:
 
     def __len__(self) -> int:
         """Rows."""
-    def rows(self, first: int, most: int) -> list[dict[str, Any]]:
-        """As `JournalBatch.rows`."""
+    def rows(self, first: int, most: int) -> JournalRows: ...
     def finish(self) -> None:
         """All of it is in the ledger: the segment is deleted. Raises OSError."""
 
@@ -694,7 +737,7 @@ class Journal:
     def give_back(self, batch: JournalBatch) -> None:
         """It is not: it comes again."""
     def live(self, after: str | None, most: int) -> list[dict[str, Any]]:
-        """What is open now, oldest first, as `JournalBatch.rows`, with what was seen by now; without that of
+        """What is open now, oldest first, as `JournalRows.record`, with what was seen by now; without that of
         which no upstream has heard. Those with an id above `after`. Raises ValueError where that is no id.
         """
     def prepare(self) -> bool:

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,17 @@ import pytest
 from pyarrow import parquet
 from sqlalchemy import func, select
 
-from sluicegate._core import Journal
+from sluicegate._core import Journal, JournalRows
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, open_database, report
 from sluicegate.ledger.export import to_parquet
 from sluicegate.ledger.retention import tidy
-from sluicegate.ledger.row import MOST_TOKENS, PICO, result_of, row_of
-from sluicegate.ledger.schema import COSTS, TOKENS, attempts, ledger, prices_used, usage_daily, versions
+from sluicegate.ledger.schema import COSTS, PICO, TOKENS, attempts, ledger, prices_used, usage_daily, versions
 from sluicegate.ledger.shipping import Shipping
 from sluicegate.ledger.verify import verify
 from sluicegate.pricing import Tariff, charge, charged_by
 from sluicegate.pricing.rates import Rates
-from sluicegate.storage import Database
+from sluicegate.storage import Database, Unstorable
 
 UTC = ZoneInfo("UTC")
 NOON = 1_795_348_800 * 10**6
@@ -53,6 +52,16 @@ def record(**fields: Any) -> dict[str, Any]:
     made |= {"background": False, "streamed": True, "client_left": False, "interrupted": False, "tries": []}
     made |= {"usage_source": "upstream", "input": 10, "output": 5, "cost": 3 * PICO, "upstream": "up"}
     return {**made, **fields}
+
+
+def row_of(record: dict[str, Any], zone: ZoneInfo = UTC) -> dict[str, Any]:
+    """What the ledger gets of a record."""
+
+    def day(seconds: int) -> date:
+        return datetime.fromtimestamp(seconds, zone).date()
+
+    columns, [row] = JournalRows([record]).table(day, gateway="g", version="v", flags=True)
+    return dict(zip(columns, row, strict=True))
 
 
 def new_id(milliseconds: int | None = None) -> str:
@@ -88,30 +97,105 @@ def shipping(database: Database, zone: ZoneInfo = UTC) -> Shipping:
     ],
 )
 def test_how_a_request_ended(fields: dict[str, Any], result: str) -> None:
-    assert result_of(record(**fields)) == result
+    assert row_of(record(**fields))["result"] == result
 
 
 def test_a_day_begins_where_the_ledger_is_kept() -> None:
     late = record(started_at=NOON + 11 * 3600 * 10**6 + 1800 * 10**6)
-    assert row_of(late, UTC, "", "")["day"] == date(2026, 11, 22)
-    assert row_of(late, ZoneInfo("Europe/Berlin"), "", "")["day"] == date(2026, 11, 23)
+    assert row_of(late)["day"] == date(2026, 11, 22)
+    assert row_of(late, ZoneInfo("Europe/Berlin"))["day"] == date(2026, 11, 23)
+
+
+def test_the_day_is_asked_once_a_minute() -> None:
+    minute = 60 * 10**6
+    records = [record(started_at=NOON + at) for at in (minute, 0, 7, minute + 1, 2 * minute - 1)]
+    asked: list[int] = []
+
+    def day(seconds: int) -> int:
+        asked.append(seconds)
+        return seconds
+
+    columns, rows = JournalRows(records).table(day, gateway="", version="", flags=False)
+    first = NOON // 10**6
+    assert asked == [first, first + 60]
+    at = columns.index("day")
+    assert [row[at] - first for row in rows] == [60, 0, 0, 60, 60]
 
 
 def test_what_an_upstream_makes_up_is_not_known() -> None:
-    row = row_of(record(finish_reason="a\0b", output=MOST_TOKENS + 1, cost=5, price_id="x"), UTC, "", "")
-    assert (row["finish_reason"], row["output"], row["cost"], row["input"]) == ("a\ufffdb", None, None, 10)
-    assert row["price_id"] is None, "half of what was charged for is not known any more"
-    assert row_of(record(cost=2**62), UTC, "", "")["cost"] is None
+    row = row_of(record(finish_reason="a\0b", output=10**11 + 1, cost=5, price_id="x"))
+    assert (row["finish_reason"], row["input"]) == ("a\ufffdb", 10)
+    assert not {"output", "cost"} & row.keys()
+    assert "price_id" not in row, "half of what was charged for is not known any more"
+    assert row_of(record(output=10**11, cost=5))["output"] == 10**11
+    assert "cost" not in row_of(record(cost=2**62))
+
+
+def test_a_price_is_given_to_what_nobody_saw_the_end_of() -> None:
+    rows = JournalRows([record(), record(interrupted=True, cost=None), record(interrupted=True)])
+    assert rows.unfinished == [1, 2]
+    assert rows.record(1)["interrupted"]
+    rows.charge(1, "p", (10, 1, 2, 3, 4, 5))
+    rows.charge(2, "q", None)
+    charged = [[rows.record(index)[name] for name in ("price_id", *COSTS)] for index in (1, 2)]
+    assert charged[0] == ["p", 10, 1, 2, 3, 4, 5]
+    assert charged[1][:2] == ["q", 3 * PICO]
+    rows.charge(1, "p", (2**70, 0, 0, 0, 0, 0))
+    assert rows.record(1)["price_id"] is None
+    made_up = JournalRows([record(interrupted=True, output=2**60)])
+    made_up.charge(0, "p", (10, 1, 2, 3, 4, 5))
+    assert (made_up.record(0)["price_id"], made_up.record(0)["cost"]) == (None, None)
+    with pytest.raises(IndexError):
+        rows.charge(3, "p", None)
+
+
+def test_only_columns_that_some_row_has_a_value_for_are_written() -> None:
+    records = [record(), record(first_token=7, team="t")]
+    columns, rows = JournalRows(records).table(str, gateway="g", version="v", flags=False)
+    assert {"first_token", "team", "day", "id"} <= {*columns} <= {*ledger.c.keys()}
+    assert not {"code", "cached_input", "response_id"} & {*columns}
+    [first, second] = (dict(zip(columns, row, strict=True)) for row in rows)
+    assert (first["team"], second["team"], second["first_token"]) == (None, "t", 7)
+    assert (first["gateway"], first["version"], first["streamed"]) == ("g", "v", 1)
+    full = record(**dict.fromkeys(TOKENS + COSTS, 1))
+    full |= {column.name: 2 for column in ledger.c if column.type.python_type is int}
+    texts = [column.name for column in ledger.c if column.type.python_type is str]
+    full |= {name: name for name in texts if name not in ("id", "result", "usage_source")}
+    columns, [row] = JournalRows([full]).table(str, gateway="gateway", version="version", flags=True)
+    assert {*columns} == {*ledger.c.keys()}
+    written = dict(zip(columns, row, strict=True))
+    expected = {**full, "result": "failed", "day": written["day"]}
+    assert written == {name: expected[name] for name in columns}
 
 
 async def test_rows_that_come_again_change_nothing(database: Database) -> None:
     ships = shipping(database)
-    records = [record(caller="ann", caller_id="id:ann") for _ in range(3)]
-    assert await ships.ship(records) == 3
-    assert await ships.ship([*records, record(caller="ann", caller_id="id:ann")]) == 1
-    [line] = await report(database, ["caller"], Period())
-    assert line.group == {"caller": "ann"}
-    assert (line.sums["requests"], line.sums["input"], line.sums["cost"]) == (4, 40, 12 * PICO)
+    tries = [("a", "x", "connect", None, 0, 5), ("b", "y", None, 200, 5, 50)]
+    records = [record(caller="ann", caller_id="id:ann", user_id="u", tries=tries) for _ in range(3)]
+    assert await ships.ship(JournalRows(records)) == 3
+    assert await ships.ship(JournalRows(records)) == 0, "nobody heard that they were there"
+    new = record(caller="ann", caller_id="id:ann", user_id="u")
+    assert await ships.ship(JournalRows([*records[:2], new])) == 1
+    for by in ("caller", "user"):
+        [line] = await report(database, [by], Period())
+        assert (line.sums["requests"], line.sums["input"], line.sums["cost"]) == (4, 40, 12 * PICO)
+    async with database.read("test") as connection:
+        assert await connection.scalar(select(func.count()).select_from(attempts)) == 6
+    assert await verify(database, charged_by) == []
+
+
+async def test_a_row_that_is_refused_is_said_to_be(database: Database) -> None:
+    ships = shipping(database)
+    there, new = record(), record()
+    await ships.ship(JournalRows([there]))
+    with pytest.raises(Unstorable):
+        await ships.ship(JournalRows([new, new]))
+    with pytest.raises(Unstorable):
+        await ships.ship(JournalRows([there, new, new]))
+    [line] = await report(database, ["model"], Period())
+    assert line.sums["requests"] == 1
+    first, second = JournalRows([there, new, new]).halves()
+    assert [await ships.ship(rows) for rows in (first, *second.halves())] == [0, 1, 0]
     assert await verify(database, charged_by) == []
 
 
@@ -121,7 +205,7 @@ async def test_rows_cost_what_their_price_says(database: Database) -> None:
     assert rows[0]["cost"] == (101 * 2 * PICO + 3 * 4 * PICO) // 10, (
         "a tier, which has no price of the request"
     )
-    await shipping(database).ship([*rows, record(output=10), charged(started_at=NOON + 5)])
+    await shipping(database).ship(JournalRows([*rows, record(output=10), charged(started_at=NOON + 5)]))
     async with database.read("test") as connection:
         [price] = (await connection.execute(select(prices_used))).all()
     assert tuple(price) == (TARIFF.id, "prices.m", TARIFF.as_json(), NOON)
@@ -136,7 +220,7 @@ async def test_rows_cost_what_their_price_says(database: Database) -> None:
 
 async def test_a_price_that_nobody_knows_is_said(database: Database) -> None:
     """As of a process that died, whose configuration is no longer there."""
-    await shipping(database).ship([record(price_id="gone"), charged()])
+    await shipping(database).ship(JournalRows([record(price_id="gone"), charged()]))
     [wrong] = await verify(database, charged_by)
     assert "price gone: 1 rows name it, and prices_used has none" in wrong
 
@@ -144,14 +228,14 @@ async def test_a_price_that_nobody_knows_is_said(database: Database) -> None:
 async def test_a_ledger_of_before_the_prices_gains_their_table(tmp_path: Path) -> None:
     config = StorageConfig(directory=str(tmp_path))
     before = open_database(config)
-    await shipping(before).ship([record()])
+    await shipping(before).ship(JournalRows([record()]))
     async with before.transaction("test") as connection:
         await connection.run_sync(prices_used.drop)
         await connection.execute(versions.delete().where(versions.c.version > 1))
     await before.close()
     now = open_database(config)
     try:
-        assert await shipping(now).ship([charged()]) == 1
+        assert await shipping(now).ship(JournalRows([charged()])) == 1
         assert await verify(now, charged_by) == []
         async with now.read("test") as connection:
             assert len((await connection.execute(select(prices_used))).all()) == 1
@@ -178,14 +262,14 @@ async def test_a_ledger_of_before_has_the_index_of_responses_made_again(tmp_path
 
 
 async def test_a_second_run_counts_its_tokens_and_no_request(database: Database) -> None:
-    await shipping(database).ship([record(), record(run=2)])
+    await shipping(database).ship(JournalRows([record(), record(run=2)]))
     [line] = await report(database, ["model"], Period())
     assert (line.sums["requests"], line.sums["output"]) == (1, 10)
 
 
 async def test_several_attempts_are_kept(database: Database) -> None:
     tries = [("a", "x", "connect", None, 0, 5), ("b", "y", None, 200, 5, 50)]
-    await shipping(database).ship([record(tries=tries), record()])
+    await shipping(database).ship(JournalRows([record(tries=tries), record()]))
     async with database.read("test") as connection:
         found = (await connection.execute(select(attempts).order_by(attempts.c.n))).all()
     assert [(row.n, row.upstream, row.fault, row.started_at) for row in found] == [
@@ -196,10 +280,10 @@ async def test_several_attempts_are_kept(database: Database) -> None:
 
 async def test_sums_stay_at_their_bound(database: Database) -> None:
     ships = shipping(database)
-    await ships.ship([record()])
+    await ships.ship(JournalRows([record()]))
     async with database.transaction("test") as connection:
         await connection.execute(usage_daily.update().values(output=2**62 - 2))
-    await ships.ship([record()])
+    await ships.ship(JournalRows([record()]))
     [line] = await report(database, ["model"], Period())
     assert (line.sums["output"], line.sums["input"]) == (2**62, 20)
     [wrong] = await verify(database, charged_by)
@@ -208,13 +292,14 @@ async def test_sums_stay_at_their_bound(database: Database) -> None:
 
 async def test_reports_by_day_caller_and_user(database: Database) -> None:
     day = 24 * 3600 * 10**6
-    await shipping(database).ship(
+    rows = JournalRows(
         [
             record(caller="ann", caller_id="id:a", user_id="u1"),
             record(caller="ann", caller_id="id:a", user_id="u2", started_at=NOON + day, cost=9 * PICO),
             record(caller="bob", caller_id="id:b", started_at=NOON + day, client_left=True, cost=None),
         ]
     )
+    await shipping(database).ship(rows)
     lines = await report(database, ["day"], Period())
     assert [(line.group["day"], line.sums["requests"]) for line in lines] == [
         ("2026-11-22", 1),
@@ -232,7 +317,7 @@ async def test_reports_by_day_caller_and_user(database: Database) -> None:
 async def test_old_rows_go_and_their_sums_stay(database: Database) -> None:
     old = int(time.time() * 1000) - 10 * 24 * 3600 * 1000
     records = [record(id=new_id(old + number)) for number in range(1001)]
-    await shipping(database).ship([*records, record()])
+    await shipping(database).ship(JournalRows([*records, record()]))
     assert await tidy(database, 9) == 1001
     assert await tidy(database, 9) == 0
     async with database.read("test") as connection:
@@ -244,7 +329,7 @@ async def test_old_rows_go_and_their_sums_stay(database: Database) -> None:
 async def test_a_file_of_parquet_has_every_column_of_every_row(database: Database, tmp_path: Path) -> None:
     day = 24 * 3600 * 10**6
     records = [charged(caller="ann"), record(run=2, background=True), record(started_at=NOON + 3 * day)]
-    await shipping(database).ship(records)
+    await shipping(database).ship(JournalRows(records))
     path = tmp_path / "rows.parquet"
     assert await to_parquet(database, Period(), path) == 3
     async with database.read("test") as connection:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sluicegate._core import JournalRows
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Period, TooManyLines, newest, open_database, report, row_with
 from sluicegate.ledger.shipping import Shipping
@@ -49,8 +50,8 @@ async def database(storage: StorageConfig) -> AsyncIterator[Database]:
 
 async def _fill(made: Database) -> None:
     shipping = Shipping(made, UTC, "gateway", "1", lambda record: None)
-    await shipping.ship([record(number, failed=number in (5, 60)) for number in range(100)])
-    await shipping.ship([record(number, caller="other") for number in range(100, 110)])
+    await shipping.ship(JournalRows([record(number, failed=number in (5, 60)) for number in range(100)]))
+    await shipping.ship(JournalRows([record(number, caller="other") for number in range(100, 110)]))
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:

@@ -3,8 +3,8 @@
 from sluicegate.ledger.ledger import Ledger
 from sluicegate.ledger.place import ledger_faults, open_database
 from sluicegate.ledger.reports import GROUPS, Line, Period, TooManyLines, report
-from sluicegate.ledger.row import PICO
 from sluicegate.ledger.rows import newest, row_with
+from sluicegate.ledger.schema import PICO
 from sluicegate.ledger.spent import Spent, Whose
 
 __all__ = [

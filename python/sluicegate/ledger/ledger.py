@@ -9,19 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from sluicegate._core import Journal, __version__
+from sluicegate._core import Journal, JournalRows, __version__
 from sluicegate.config import LedgerConfig, StorageConfig
 from sluicegate.errors import ConfigurationError
 from sluicegate.ledger.place import journal_folder, open_database
 from sluicegate.ledger.retention import tidy
-from sluicegate.ledger.row import Record
-from sluicegate.ledger.schema import COSTS
-from sluicegate.ledger.shipping import DescribePrice, Shipping
+from sluicegate.ledger.shipping import DescribePrice, Record, Shipping
 from sluicegate.ledger.spent import Calendar, Spent, Whose, spent, spent_by
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import LedgerMetrics, Log, where
 
-BATCH_ROWS = 64
+BATCH_ROWS = 256
 INTERVAL_SECONDS = 0.25
 
 # How often it is looked whether another process has died and left something.
@@ -174,10 +172,9 @@ class Ledger:
             await asyncio.to_thread(segment.finish)
             self._log.info("journal_recovered", rows=len(segment))
 
-    async def _ship_rows(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            if row["interrupted"]:
-                self._charge(row)
+    async def _ship_rows(self, rows: JournalRows) -> None:
+        for index in rows.unfinished:
+            self._charge(rows, index)
         parts = [rows]
         while parts:
             part = parts.pop()
@@ -186,22 +183,19 @@ class Ledger:
             except Unstorable as error:
                 # One of them is at fault: halved until it is alone, it keeps no other from the ledger.
                 if len(part) > 1:
-                    middle = len(part) // 2
-                    parts += [part[middle:], part[:middle]]
+                    parts += reversed(part.halves())
                 else:
-                    self._log.error("ledger_row_refused", reason=str(error), row=_shown(part[0]))
+                    self._log.error("ledger_row_refused", reason=str(error), row=_shown(part.record(0)))
 
-    def _charge(self, row: dict[str, Any]) -> None:
+    def _charge(self, rows: JournalRows, index: int) -> None:
         """Give the record of a request that nobody saw the end of its cost."""
         try:
-            charged = self._charge_of(row)
+            charged = self._charge_of(rows.record(index))
         except Exception as error:
             self._complain("price_policy_failed", reason=where(error))
             return
         if charged is not None:
-            row["price_id"], costs = charged
-            if costs is not None:
-                row.update(zip(COSTS, costs, strict=True))
+            rows.charge(index, *charged)
 
     def _complain(self, event: str, **fields: Any) -> None:
         now = time.monotonic()

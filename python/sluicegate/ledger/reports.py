@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, func, select
 
-from sluicegate.ledger.row import PICO
-from sluicegate.ledger.schema import SUMS, usage_daily, usage_users
+from sluicegate.ledger.schema import PICO, SUMS, usage_daily, usage_users
 from sluicegate.storage import Database
 
 GROUPS = {

@@ -15,6 +15,9 @@ from sqlalchemy.engine import Connection
 
 from sluicegate.storage import MigrationStep, version_table
 
+PICO = 10**12
+"""Parts of a USD in which costs are counted."""
+
 metadata = MetaData()
 
 TOKENS = (

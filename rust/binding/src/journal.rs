@@ -6,17 +6,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::PyList;
 use sluicegate_core::pricing::Cost;
 use sluicegate_core::usage::Usage;
+use sluicegate_journal::ledger::LedgerRow;
 use sluicegate_journal::{
-    Abandoned, Attempt, Batch, CLOSING_TEXTS, Closing, Counts, Ending, Entry, Full, Journal,
-    OPENING_TEXTS, Opening, Row, Settings, Sync,
+    Abandoned, Attempt, Batch, Closing, Counts, Entry, Full, Journal, Opening, Settings, Sync,
 };
 use sluicegate_relay::tally::Progress;
 use sluicegate_relay::{FaultKind, Outcome, Route, Tally, Try};
 
 use crate::decisions::PyArrived;
+use crate::rows::{PyRows, record_of};
 use crate::upstream::PyRoute;
 
 fn micros(time: Duration) -> u64 {
@@ -251,10 +252,13 @@ impl PyJournal {
     }
 
     fn take(&self, py: Python<'_>, most: usize) -> PyResult<PyBatch> {
-        let batch = self.inner.take(most);
-        let rows = py_rows(py, &batch.rows)?.unbind();
+        let (batch, rows) = py.detach(|| {
+            let mut batch = self.inner.take(most);
+            let rows = std::mem::take(&mut batch.rows);
+            (batch, rows.into_iter().map(LedgerRow::from).collect())
+        });
         Ok(PyBatch {
-            rows,
+            rows: Py::new(py, PyRows::new(rows))?,
             inner: Mutex::new(Some(batch)),
         })
     }
@@ -281,7 +285,10 @@ impl PyJournal {
         let after = after.map(uuid::Uuid::parse_str).transpose();
         let after = after.map_err(|_| PyValueError::new_err("`after` is no id"))?;
         let rows = py.detach(|| self.inner.live(after, most));
-        py_rows(py, &rows)
+        let records = rows
+            .into_iter()
+            .map(|row| record_of(py, &LedgerRow::from(row)));
+        PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)
     }
 
     fn prepare(&self, py: Python<'_>) -> PyResult<bool> {
@@ -324,7 +331,7 @@ impl PyJournal {
 #[pyclass(name = "JournalBatch", module = "sluicegate._core", frozen)]
 pub(crate) struct PyBatch {
     #[pyo3(get)]
-    rows: Py<PyList>,
+    rows: Py<PyRows>,
     inner: Mutex<Option<Batch>>,
 }
 
@@ -364,16 +371,13 @@ impl PyAbandoned {
         self.count
     }
 
-    fn rows<'py>(
-        &self,
-        py: Python<'py>,
-        first: usize,
-        most: usize,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = inner.as_ref().map_or(&[][..], |found| &found.rows);
-        let end = first.saturating_add(most).min(rows.len());
-        py_rows(py, rows.get(first..end).unwrap_or_default())
+    fn rows(&self, py: Python<'_>, first: usize, most: usize) -> PyRows {
+        py.detach(|| {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = inner.as_ref().map_or(&[][..], |found| &found.rows);
+            let rows = rows.iter().skip(first).take(most).cloned();
+            PyRows::new(rows.map(LedgerRow::from).collect())
+        })
     }
 
     fn finish(&self) -> PyResult<()> {
@@ -381,134 +385,6 @@ impl PyAbandoned {
         match inner.take() {
             Some(found) => Ok(found.finish()?),
             None => Ok(()),
-        }
-    }
-}
-
-fn py_rows<'py>(py: Python<'py>, rows: &[Row]) -> PyResult<Bound<'py, PyList>> {
-    let rows = rows.iter().map(|row| py_row(py, row));
-    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
-}
-
-/// Numbers that are yes or no.
-const FLAGS: [&str; 4] = ["background", "streamed", "client_left", "estimated"];
-
-fn set_numbers(
-    row: &Bound<'_, PyDict>,
-    names: &[&'static str],
-    values: &[Option<u64>],
-) -> PyResult<()> {
-    for (name, value) in names.iter().zip(values) {
-        let name = PyString::intern(row.py(), name);
-        if FLAGS.contains(&name.to_str()?) {
-            row.set_item(name, *value == Some(1))?;
-        } else {
-            // What a database takes, and no count reaches.
-            row.set_item(name, value.map(|value| value.min(i64::MAX as u64)))?;
-        }
-    }
-    Ok(())
-}
-
-fn set_texts<'a>(
-    row: &Bound<'_, PyDict>,
-    names: &[&'static str],
-    values: impl IntoIterator<Item = Option<&'a str>>,
-) -> PyResult<()> {
-    for (name, value) in names.iter().zip(values) {
-        row.set_item(PyString::intern(row.py(), name), value)?;
-    }
-    Ok(())
-}
-
-fn py_row<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    let id = uuid::Uuid::from_u128(row.id).to_string();
-    dict.set_item("id", id)?;
-    set_numbers(&dict, Opening::NAMES, &row.opening.values())?;
-    set_texts(
-        &dict,
-        &OPENING_TEXTS,
-        row.texts.iter().map(Option::as_deref),
-    )?;
-    let interrupted = matches!(row.ending, Ending::Interrupted(_));
-    dict.set_item("interrupted", interrupted)?;
-    let mut tries = Vec::new();
-    let (usage, source) = match &row.ending {
-        Ending::Closed {
-            numbers,
-            usage,
-            texts,
-            attempts,
-        } => {
-            set_numbers(&dict, Closing::NAMES, &numbers.values())?;
-            set_texts(&dict, &CLOSING_TEXTS, texts.iter().map(Option::as_deref))?;
-            tries = attempts
-                .iter()
-                .map(|tried| {
-                    (
-                        &*tried.upstream,
-                        &*tried.upstream_model,
-                        tried.fault.as_deref(),
-                        tried.status,
-                        tried.began,
-                        tried.took,
-                    )
-                })
-                .collect();
-            let known = usage.values().iter().any(Option::is_some);
-            let source = match (numbers.estimated, known) {
-                (Some(1), _) => "estimated",
-                (_, true) => "upstream",
-                (_, false) => "none",
-            };
-            (*usage, source)
-        }
-        Ending::Interrupted(seen) => {
-            set_numbers(&dict, Closing::NAMES, &Closing::default().values())?;
-            let numbers = [
-                ("attempts", seen.attempts),
-                ("bytes_in", seen.bytes_in),
-                ("token_events", seen.token_events),
-            ];
-            for (name, value) in numbers {
-                dict.set_item(name, value.min(i64::MAX as u64))?;
-            }
-            dict.set_item("first_token", seen.first_token)?;
-            dict.set_item(
-                "streamed",
-                row.opening.streamed == Some(1) && seen.bytes_in > 0,
-            )?;
-            if let Some((upstream, model)) = &seen.moved {
-                dict.set_item("upstream", &**upstream)?;
-                dict.set_item("upstream_model", &**model)?;
-            }
-            for name in &CLOSING_TEXTS[2..] {
-                dict.set_item(*name, py.None())?;
-            }
-            what_was_used(seen)
-        }
-    };
-    set_numbers(&dict, Counts::NAMES, &usage.values())?;
-    dict.set_item("usage_source", source)?;
-    dict.set_item("tries", tries)?;
-    Ok(dict)
-}
-
-/// Of a reply that nobody saw the end of: what its upstream said where that was all of it, else what was counted.
-fn what_was_used(seen: &sluicegate_journal::Seen) -> (Counts, &'static str) {
-    match seen.usage {
-        Some(usage) if seen.whole => (usage, "upstream"),
-        None if seen.token_events == 0 => (Counts::default(), "none"),
-        usage => {
-            let usage = usage.unwrap_or_default();
-            let counted = Counts {
-                input: usage.input.or(Some(0)),
-                output: Some(seen.token_events),
-                reasoning: usage.reasoning.map(|count| count.min(seen.token_events)),
-                ..usage
-            };
-            (counted, "estimated")
         }
     }
 }

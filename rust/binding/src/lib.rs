@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `decisions` | the queue of decisions, and its events |
 //! | `front`, `outcome`, `record`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
-//! | `journal` | the journal of the ledger |
+//! | `journal`, `rows` | the journal of the ledger, and rows of the ledger that are made of it |
 //! | `rendezvous` | the order of deployments for a conversation |
 //! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
@@ -21,6 +21,7 @@ mod record;
 mod rendezvous;
 mod request;
 mod responses_request;
+mod rows;
 mod stored;
 mod tariff;
 mod upstream;
@@ -66,6 +67,8 @@ mod _core {
     use super::request::PyRequest;
     #[pymodule_export]
     use super::responses_request::PyResponsesRequest;
+    #[pymodule_export]
+    use super::rows::PyRows;
     #[pymodule_export]
     use super::stored::{
         PyResponseFold, PyResponseNumbering, error_message, find_items, first_events,

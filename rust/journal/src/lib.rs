@@ -19,15 +19,18 @@
 //! | `segment` | files, their locks and their names |
 //! | `journal`, `entry` | one process's journal, and one request's entry in it |
 //! | `live` | the records that are open, for whoever looks on |
+//! | `ledger`, `sums` | rows of the ledger, made of records, and their sums |
 
 mod entry;
 mod journal;
 mod layout;
+pub mod ledger;
 mod live;
 mod map;
 mod packed;
 mod record;
 mod segment;
+pub mod sums;
 
 pub use entry::Entry;
 pub use journal::{Abandoned, Batch, Full, Journal, Settings, Sync, abandoned_in};

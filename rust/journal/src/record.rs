@@ -12,12 +12,20 @@ macro_rules! numbers {
         impl $name {
             /// The fields' names, in order.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
-            pub(crate) const COUNT: usize = Self::NAMES.len();
+            /// How many they are.
+            pub const COUNT: usize = Self::NAMES.len();
 
             /// The fields, in order.
             #[must_use]
             pub fn values(&self) -> [Option<u64>; Self::NAMES.len()] {
                 [$(self.$field),*]
+            }
+
+            /// Of what [`values`](Self::values) gives.
+            #[must_use]
+            pub fn of(values: [Option<u64>; Self::NAMES.len()]) -> Self {
+                let [$($field),*] = values;
+                Self { $($field,)* }
             }
 
             pub(crate) fn words(&self) -> [u64; Self::NAMES.len()] {
