@@ -234,6 +234,23 @@ def test_a_session_that_another_follows_does_nothing_any_more(empty: "redis.Redi
     assert gateway.settle({Place(ask.keys[0], "held", 0): 5}) == [b"gone"]
 
 
+def test_a_session_that_is_opened_late_once_more_forgets_nothing(empty: "redis.Redis") -> None:
+    """A first call to open it was given up, and has come to the server after the second one all the same."""
+    clock = Clock()
+    gateway = Gateway(empty, clock, "first")
+    limiter, caller = limiter_of(gateway.counters, {"concurrent": 9, "cost": "1/month"})
+    asked(limiter, caller, "m", 1, 1)
+    known = empty.hgetall(SESSIONS)
+    gateway.settle({}, follows="-")
+    assert empty.hgetall(SESSIONS) == known
+    gateway.name = "second"
+    gateway.settle({}, follows="first")
+    known = empty.hgetall(SESSIONS)
+    gateway.name = "first"
+    gateway.settle({}, follows="-")
+    assert empty.hgetall(SESSIONS) == known, "it is closed for good"
+
+
 def _demand() -> Any:
     from sluicegate.admission.limits import Demand
 

@@ -17,7 +17,7 @@ local SLICES = 13
 local sessions, session, call, follows = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
-local before = ''
+local before, opened = '', false
 
 local record = redis.call('HGET', sessions, session)
 if follows ~= '' then
@@ -26,6 +26,8 @@ if follows ~= '' then
   if before ~= '' and string.sub(before, 1, 6) ~= 'closed' then
     redis.call('HSET', sessions, follows, 'closed ' .. before)
   end
+  -- Where it was opened before, and the answer was not heard, what was done since then is not forgotten.
+  opened = record
   record = record or '0 0 '
 elseif not record or string.sub(record, 1, 6) == 'closed' then
   return {'gone'}
@@ -80,7 +82,9 @@ for i = 1, #known, 2 do
   end
 end
 
-local last, marks = string.match(record, '^%S+ (%S+) (%S*)$')
-if last ~= call then marks = '' end
-redis.call('HSET', sessions, session, string.format('%.6f %s %s', now, call, marks .. 's'))
+if not opened then
+  local last, marks = string.match(record, '^%S+ (%S+) (%S*)$')
+  if last ~= call then marks = '' end
+  redis.call('HSET', sessions, session, string.format('%.6f %s %s', now, call, marks .. 's'))
+end
 return {'done', string.format('%.6f', now), live, before}
