@@ -189,7 +189,13 @@ def test_counters_of_several_machines_are_checked(file: Path, monkeypatch: pytes
     assert said(counters="redis://127.0.0.1:6379/1", counters_lost="allow") == ""
     assert said(counters="rediss://user:secret@redis.internal") == ""
     assert "does nothing without `counters`" in said(counters_lost="local")
-    for url in ("http://127.0.0.1:6379", "redis://", "redis://host:port"):
+    assert said(counters="unix://user:secret@/run/redis.sock?db=3") == ""
+    # Sentinels know where a server is, and count nothing.
+    others = ("http://127.0.0.1:6379", "redis+sentinel://host:26379/main", "unix://host/socket", "unix:///")
+    faulty = ("redis://", "redis://host:port", "redis://host/one", "redis://host?db=1", "redis://user@host")
+    for url in (*others, *faulty, "unix:///socket?db=1&timeout=3"):
         assert "is not a Redis URL" in said(counters=url)
+    assert "does nothing without TLS" in said(counters="redis://host", counters_ca_file=str(file))
+    assert "has no certificates in it" in said(counters="rediss://host", counters_ca_file=str(file))
     monkeypatch.setattr("sluicegate.storage.redis.find_spec", lambda name: None)
     assert "pip install 'sluicegate[redis]'" in said(counters="redis://127.0.0.1:6379")

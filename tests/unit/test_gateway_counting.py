@@ -2,22 +2,24 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
 from harness.redis_server import RedisServer, redis_server
+from sluicegate._core import Decisions
 from sluicegate.admission import Admitted, Estimates, Keyring, Limiter, SharedCounters, Wish
 from sluicegate.admission.limits import Used
 from sluicegate.config import load_data
 from sluicegate.gateway import counting
 from sluicegate.gateway.counting import Counting
-from sluicegate.storage import RedisFailed, RedisScripts, ScriptCall
+from sluicegate.gateway.deciding import DecidingOnLoop
+from sluicegate.storage import RedisConnection, RedisConnector, RedisFailed, ScriptCall
 from sluicegate.storage import redis as storage_redis
 from sluicegate.telemetry import Log, Metrics
 
@@ -31,33 +33,88 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield running
 
 
-class Unreliable(RedisScripts):
-    """Some calls fail before they are done, some afterwards, and some are done in part."""
+class Unreliable(RedisConnection):
+    """Some calls fail before they are done, some afterwards, and some are done or answered in part."""
 
-    def __init__(self, url: SecretStr, chance: random.Random) -> None:
+    def __init__(self, inner: RedisConnection, owner: "UnreliableConnector") -> None:
+        self._inner = inner
+        self._owner = owner
+        self._left: int | None = None
+        """Answers until it breaks; None: it does not."""
+        self._waiting = 0
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    @property
+    def is_sending(self) -> bool:
+        return self._inner.is_sending
+
+    def send(self, calls: Sequence[ScriptCall]) -> None:
+        chance = self._owner.chance
+        if self._left is not None:
+            calls = []
+        elif chance.random() < self._owner.share:
+            calls = calls[: chance.randint(0, len(calls))]
+            self._left = chance.randint(0, self._waiting + len(calls))
+        self._waiting += len(calls)
+        if calls:
+            self._inner.send(calls)
+        self._break()
+
+    def receive(self) -> list[Any]:
+        answers = self._inner.receive()
+        if self._left is not None:
+            answers = answers[: self._left]
+            self._left -= len(answers)
+            if not answers:
+                self._break()
+            # What is broken off next is not announced by the descriptor.
+            asyncio.get_running_loop().call_soon(self._owner.wake)
+        self._waiting -= len(answers)
+        return answers
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _break(self) -> None:
+        if self._left == 0:
+            raise RedisFailed("on purpose")
+
+
+class UnreliableConnector(RedisConnector):
+    def __init__(self, url: SecretStr, chance: random.Random, wake: Callable[[], None]) -> None:
         super().__init__(url)
-        self._chance = chance
+        self.chance = chance
+        self.wake = wake
         self.share = 0.0
 
-    async def run(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        if self._chance.random() >= self.share:
-            return await super().run(calls)
-        done = self._chance.randint(0, len(calls))
-        if done:
-            await super().run(calls[:done])
-        await self.close()
-        raise RedisFailed("on purpose")
+    def connect(self, key: str) -> RedisConnection:
+        return Unreliable(super().connect(key), self)
+
+
+class Decider:
+    """It has nothing to decide."""
+
+    wake: Callable[[], None]
+
+    def handle(self, events: Sequence[Any]) -> None:
+        assert not events
+
+    def run_posted(self) -> None:
+        pass
 
 
 class Gateway:
     """The thread that decides is the event loop here."""
 
     def __init__(self, server: RedisServer, chance: random.Random, log: Log) -> None:
-        self.scripts = Unreliable(SecretStr(server.url), chance)
+        decisions = Decisions()
+        self.wake = decisions.wake
+        self.connector = UnreliableConnector(SecretStr(server.url), chance, decisions.wake)
         self.counters = SharedCounters(UTC, "allow")
-        self.counting = Counting(
-            self.counters, self.scripts, lambda step: step(), None, log, Metrics().counters
-        )
+        self.counting = Counting(self.counters, self.connector, None, log, Metrics().counters)
+        self.deciding = DecidingOnLoop(cast(Any, Decider()), decisions, self.counting)
         rates = {"requests": "100000/hour", "tokens": "1G/hour", "concurrent": 1000, "cost": "100000/month"}
         config = load_data(
             {
@@ -71,10 +128,15 @@ class Gateway:
         self._limiter = Limiter(config, self.counters, Estimates())
         [self._caller] = Keyring(config).callers
 
+    async def close(self) -> None:
+        await self.deciding.stop(0)
+        await asyncio.to_thread(self.counting.close)
+
     async def admitted(self, input: int) -> Admitted:
         found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         wish = Wish(self._caller, "m", None, input, 50)
         self._limiter.admit(wish, lambda i, o: Decimal(i + o), found.set_result)
+        self.wake()
         async with asyncio.timeout(WAIT_SECONDS):
             answer = await found
         assert isinstance(answer, Admitted)
@@ -94,12 +156,12 @@ async def gateways(
     log = Log(level="error")
     running = [Gateway(server, chance, log) for _ in range(2)]
     for gateway in running:
-        gateway.counting.start()
+        gateway.deciding.start()
     try:
         yield running
     finally:
         for gateway in running:
-            await gateway.counting.close()
+            await gateway.close()
         log.close()
 
 
@@ -126,6 +188,7 @@ async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
         await asyncio.sleep(chance.choice([0, 0, 0.002, 0.01]))
         used = chance.choice([Used(1, 7, 10**7), Used(1, 900, 9 * 10**8), Used(0, 0, 0)])
         admitted.lease.settle(used)
+        gateway.wake()
         expected["requests"] += used.requests
         expected["tokens"] += used.tokens
         expected["cost"] += used.cost or 0
@@ -133,11 +196,11 @@ async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
     # Before anything fails, so that the totals are there.
     await asyncio.gather(*(one(gateway) for gateway in gateways))
     for gateway in gateways:
-        gateway.scripts.share = 0.4
+        gateway.connector.share = 0.4
     for _ in range(30):
         await asyncio.gather(*(one(chance.choice(gateways)) for _ in range(chance.randint(1, 20))))
     for gateway in gateways:
-        gateway.scripts.share = 0.0
+        gateway.connector.share = 0.0
         # What is left of sessions that are over counts for nobody, and goes when somebody looks.
         async with asyncio.timeout(WAIT_SECONDS):
             while gateway.counters.lost:  # noqa: ASYNC110 - it is being found

@@ -73,7 +73,7 @@ def _with_store(report: "Report", config: "Config") -> "Report":
     faults = store_faults(config.responses)
     if config.ledger is not None:
         faults += ledger_faults(config.storage)
-    faults += redis_faults(config.storage.counters)
+    faults += redis_faults(config.storage.counters, config.storage.counters_ca_file)
     return replace(report, faults=(*report.faults, *faults))
 
 

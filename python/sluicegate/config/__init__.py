@@ -37,6 +37,7 @@ from sluicegate.config.profiles import (
     profiles,
 )
 from sluicegate.config.quantities import TIME
+from sluicegate.config.redis_url import RedisUrl
 from sluicegate.config.root import (
     Config,
     CostConfig,
@@ -87,6 +88,7 @@ __all__ = [
     "ProbeConfig",
     "Profile",
     "Rate",
+    "RedisUrl",
     "Report",
     "RetryConfig",
     "RouteConfig",

@@ -2,14 +2,14 @@
 
 from datetime import tzinfo
 from typing import Literal, Self
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
 from sluicegate.config.quantities import fault
+from sluicegate.config.redis_url import RedisUrl
 from sluicegate.config.section import Section
-from sluicegate.config.values import Bytes, Days, Secret
+from sluicegate.config.values import Bytes, Days, ExistingFile, Secret
 
 WhenFull = Literal["refuse", "drop"]
 SyncToDisk = Literal["never", "second", "always"]
@@ -34,8 +34,12 @@ class StorageConfig(Section):
 
     counters: Secret | None = Field(
         default=None,
-        description="redis://host:6379 or rediss://…, of Redis or Valkey: several machines count limits "
-        "together. null: each counts for itself.",
+        description="redis://host:6379, rediss://… with TLS, or unix:///path of a socket, of Redis or "
+        "Valkey: several machines count limits together. null: each counts for itself.",
+    )
+    counters_ca_file: ExistingFile | None = Field(
+        default=None,
+        description="The authorities to trust for `counters` in place of the usual ones, PEM.",
     )
     counters_lost: CountersLost = Field(
         default="local",
@@ -47,9 +51,12 @@ class StorageConfig(Section):
     @field_validator("counters")
     @classmethod
     def _redis(cls, url: Secret | None) -> Secret | None:
-        text = "" if url is None else url.get_secret_value()
-        if url is not None and not (text.startswith(("redis://", "rediss://")) and _has_host(text)):
-            raise fault("url", "is not a Redis URL", "redis://user:password@host:6379; rediss:// with TLS")
+        if url is not None:
+            try:
+                RedisUrl.of(url.get_secret_value())
+            except ValueError:
+                hint = "redis://user:password@host:6379/0, rediss:// with TLS, or unix:///path/of/socket?db=0"
+                raise fault("url", "is not a Redis URL", hint) from None
         return url
 
     @model_validator(mode="after")
@@ -60,6 +67,14 @@ class StorageConfig(Section):
                 "`counters_lost` does nothing without `counters`",
                 "add `counters`, or take it out",
             )
+        if self.counters_ca_file is not None and not (
+            self.counters is not None and self.counters.get_secret_value().startswith("rediss:")
+        ):
+            raise fault(
+                "counters_ca_file",
+                "`counters_ca_file` does nothing without TLS",
+                "`counters: rediss://…`, or take it out",
+            )
         return self
 
     @field_validator("database")
@@ -68,14 +83,6 @@ class StorageConfig(Section):
         if url is not None and not url.get_secret_value().startswith("postgresql://"):
             raise fault("url", "is not a PostgreSQL URL", "postgresql://user:password@host/database")
         return url
-
-
-def _has_host(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 class LedgerConfig(Section):

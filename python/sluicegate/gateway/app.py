@@ -47,12 +47,13 @@ from sluicegate.gateway.probing import Probing
 from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.gateway.telling import tell_engines
+from sluicegate.gateway.totals import LedgerTotals
 from sluicegate.identity import Following, Snapshot
 from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
-from sluicegate.storage import RedisScripts, StoreUnavailable, redis_faults
+from sluicegate.storage import RedisConnector, StoreUnavailable, redis_faults
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
@@ -97,7 +98,8 @@ class Gateway:
         self._decider = self._loop_side.decider = Decider(
             state, self._loop_side.begin_continuing, self._loop_side.begin_storing, self._died
         )
-        self._counting = _counting(state, self._decider)
+        self._totals = _totals(state, self._decider)
+        self._counting = _counting(state, self._totals)
         self._discovery = Discovery(state.config, self._prepare, self._serve, state.log)
         self._keys = keys
         self._probing = Probing(state.models.fleet, self._decider.post, report)
@@ -260,15 +262,15 @@ class Gateway:
         if state.ledger is not None:
             state.ledger.start()
         self._loop_side.start()
-        if self._counting is not None:
-            self._counting.start()
+        if self._totals is not None:
+            self._totals.start()
         decisions, front = state.start_engines(state.config)
         try:
             tell_engines(front, state.serving)
             deciding: Deciding = (
-                DecidingThread(self._decider, decisions, self._died)
+                DecidingThread(self._decider, decisions, self._counting, self._died)
                 if deciding_thread
-                else DecidingOnLoop(self._decider, decisions)
+                else DecidingOnLoop(self._decider, decisions, self._counting)
             )
             self._front_fd = front.fileno()
             deciding.start()
@@ -434,8 +436,10 @@ class Gateway:
             await asyncio.wait(state.tasks, timeout=CLOSE_SECONDS)
         if self._decider.open:
             state.log.error("requests_lost", open=self._decider.open)
+        if self._totals is not None:
+            await self._totals.close()
         if self._counting is not None:
-            await self._counting.close()
+            await asyncio.to_thread(self._counting.close)
         await state.responses.close()
         if state.ledger is not None:
             await state.ledger.close()
@@ -519,17 +523,23 @@ def _counters(config: Config) -> Counters:
     storage = config.storage
     if storage.counters is None:
         return Counters(zone)
-    if faults := redis_faults(storage.counters):
+    if faults := redis_faults(storage.counters, storage.counters_ca_file):
         raise ConfigurationError(faults)
     return SharedCounters(zone, storage.counters_lost)
 
 
-def _counting(state: State, decider: Decider) -> Counting | None:
-    url = state.config.storage.counters
-    if url is None or not isinstance(state.counters, SharedCounters):
+def _totals(state: State, decider: Decider) -> LedgerTotals | None:
+    if state.ledger is None or not isinstance(state.counters, SharedCounters):
         return None
-    scripts = RedisScripts(url)
-    return Counting(state.counters, scripts, decider.post, state.ledger, state.log, state.metrics.counters)
+    return LedgerTotals(state.ledger, state.counters.zone, decider.post, state.log)
+
+
+def _counting(state: State, totals: LedgerTotals | None) -> Counting | None:
+    storage = state.config.storage
+    if storage.counters is None or not isinstance(state.counters, SharedCounters):
+        return None
+    connector = RedisConnector(storage.counters, storage.counters_ca_file)
+    return Counting(state.counters, connector, totals, state.log, state.metrics.counters)
 
 
 def _serving(

@@ -1,31 +1,19 @@
-"""Counters that several machines share: the event loop asks their server for the thread that decides."""
+"""Counters that several machines share: the thread that decides asks their server, and waits for nothing."""
 
-import asyncio
-import contextlib
+import select
+import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from sluicegate.admission import (
-    MOST,
-    SESSIONS,
-    SETTLE,
-    TAKE,
-    Ask,
-    Calendar,
-    Changes,
-    Place,
-    SharedCounters,
-    Total,
-    used_by,
-)
-from sluicegate.ledger import Ledger, Whose
-from sluicegate.storage import RedisFailed, RedisScript, RedisScripts, ScriptCall, StoreUnavailable
+from sluicegate.admission import MOST, SESSIONS, SETTLE, TAKE, Ask, Changes, Place, SharedCounters, Total
+from sluicegate.gateway.totals import LedgerTotals, Sums
+from sluicegate.storage import RedisConnection, RedisConnector, RedisFailed, RedisScript, ScriptCall
 from sluicegate.telemetry import CountersMetrics, Log, where
 
 # The scripts count what a gateway holds for 15 s after they last heard of it.
@@ -35,16 +23,15 @@ LOST_AFTER = 3
 PROBE_SECONDS = 1.0
 # How often the totals of days, weeks and months are raised to the ledger's.
 RAISE_SECONDS = 5.0
-RECALL_SECONDS = 2.0
 CLOSE_SECONDS = 1.0
+# Of what is left to be sent where the system takes no more at once.
+_SEND_SECONDS = 0.002
 
-# Of one call: the server does nothing else meanwhile.
-MOST_ASKS = 256
+# That wait for their answers: the server does nothing else meanwhile, and remembers what became of each.
+MOST_CALLS = 256
 MOST_CHANGES = 1000
 # What is owed while the server is away. Past it the oldest goes: it will not count for long.
 MOST_OWED = 100_000
-# Subjects that one query asks for.
-MOST_SUBJECTS = 1000
 
 # A request is asked for so often, where the counters are not there yet, or the session is not.
 _TRIES = 3
@@ -52,43 +39,52 @@ _TRIES = 3
 _GRACE_SECONDS = 3600
 
 
-class _Batch(NamedTuple):
-    """What was sent together."""
+class _Sent(NamedTuple):
+    """A call that waits for its answer."""
 
-    number: int
+    at: float
+    kind: Literal["open", "settle", "take"]
     changes: Mapping[Place, int]
-    asks: Sequence[Ask]
+    ask: Ask | None
+
+
+class _Unsure(NamedTuple):
+    """Calls of a session that is over, which were never answered."""
+
+    burst: int
+    answered: int
+    """Calls of the same burst before these."""
+    calls: Sequence[_Sent]
 
 
 class Counting:
-    """For the event loop, but for what says otherwise.
+    """For the thread that decides, but for what says otherwise. No method waits but `close`.
 
-    Calls are made within a session. One that fails ends it: the next session asks what was done in the one
-    before, closes it, so that nothing of it is done later, and says anew what this gateway holds. So nothing
-    is counted twice, and nothing is held for good, whenever the server stops to answer.
+    Calls are made within a session, and as soon as they are wanted: those that wait for their answers at the
+    same time are a burst, of which the server remembers in their order what became of them. A call that fails
+    ends the session: the next one asks what was done in the one before, closes it, so that nothing of it is
+    done later, and says anew what this gateway holds. So nothing is counted twice, and nothing is held for
+    good, whenever the server stops to answer.
     """
 
     def __init__(
         self,
         counters: SharedCounters,
-        scripts: RedisScripts,
-        post: Callable[[Callable[[], None]], None],
-        ledger: Ledger | None,
+        connector: RedisConnector,
+        totals: LedgerTotals | None,
         log: Log,
         metrics: CountersMetrics,
     ) -> None:
-        """`post` has a step run by the thread that decides."""
         self._counters = counters
-        self._scripts = scripts
-        self._post = post
-        self._ledger = ledger
+        self._connector = connector
+        self._totals = totals
         self._log = log
         self._metrics = metrics
         self._take, self._settle = RedisScript(TAKE), RedisScript(SETTLE)
-        counters.ask, counters.tell = self.ask, self.tell
 
         self._asks: deque[Ask] = deque()
         self._told: deque[Changes] = deque()
+        counters.ask, counters.tell = self._asks.append, self._told.append
         self._owed: dict[Place, int] = {}
         """What the server has not been told."""
         self._raises: dict[Place, int] = {}
@@ -96,170 +92,235 @@ class Counting:
         self._held: dict[str, int] = {}
         """What runs here, by its counter."""
         self._missing: list[Ask] = []
+        self._recalling = False
         self._touched: dict[str, Total] = {}
         """Totals that were asked for lately."""
+        self._raised = time.monotonic()
 
+        self._connecting: Future[RedisConnection] | None = None
+        self._connection: RedisConnection | None = None
+        self._began = self._patience = 0.0
+        """When a connection was begun, and when it is given up."""
         self._process = uuid.uuid4().hex[:16]
         self._sessions = 0
         """Those that were opened."""
         self._open = False
-        self._number = 0
-        self._unsure: _Batch | None = None
-        """What was sent, and not answered."""
+        self._burst = self._answered = 0
+        """Its number, and how many of its calls were done."""
+        self._sent: deque[_Sent] = deque()
+        self._unsure: _Unsure | None = None
         self._failures = 0
-        self._probed = self._heard = self._last = self._many = 0.0
-        """When the server was last asked, was last told that this gateway is there, last answered, and last
-        knew of as many gateways as are believed to be there.
+        self._beat = self._last = self._many = 0.0
+        """When the server was last told that this gateway is there, last answered, and last knew of as many
+        gateways as are believed to be there.
         """
+        self._stopping = False
+        self.start(lambda: None, lambda fd: None, lambda fd: None)
 
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wanted = asyncio.Event()
-        self._woken = self._stopping = False
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running: asyncio.Task[None] | None = None
-        self._recalling: asyncio.Task[None] | None = None
+    # === for whoever runs the thread that decides ===
 
-    # === for any thread ===
+    def start(
+        self, wake: Callable[[], None], watch: Callable[[int], object], unwatch: Callable[[int], object]
+    ) -> None:
+        """`wake` has `receive` and `send` called soon, from any thread; so has `watch`, whenever this file
+        descriptor is readable, until `unwatch`.
+        """
+        self._wake = wake
+        self._watch = watch
+        self._unwatch = unwatch
 
-    def ask(self, ask: Ask) -> None:
-        """Ask the server; what it says is posted."""
-        self._asks.append(ask)
-        self._wake()
+    @property
+    def wait(self) -> float:
+        """Seconds after which `receive` and `send` are to be called, whatever happens."""
+        now = time.monotonic()
+        if self._connecting is not None:
+            until = self._patience
+        elif self._connection is None:
+            until = self._began + PROBE_SECONDS if self._counters.lost else self._next_beat(now)
+        elif self._connection.is_sending:
+            until = now + _SEND_SECONDS
+        elif self._sent:
+            until = self._sent[0].at + self._connector.deadline
+        else:
+            until = self._next_beat(now)
+        return max(0.0, until - now)
 
-    def tell(self, changes: Changes) -> None:
-        """Tell the server, as soon as it is there."""
-        self._told.append(changes)
-        self._wake()
+    def receive(self) -> None:
+        """Hand on what the server has answered."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            for answer in connection.receive():
+                # It stays where it is until it is understood.
+                self._understand(self._sent[0], answer)
+        except RedisFailed as error:
+            self._failed(str(error))
+        except Exception as error:
+            # An answer that nobody would expect of these scripts.
+            self._failed(where(error))
+        else:
+            if self._sent and time.monotonic() - self._sent[0].at >= self._connector.deadline:
+                self._failed(f"it did not answer within {self._connector.deadline} s")
 
-    def _wake(self) -> None:
-        if not self._woken and self._loop is not None:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._wanted.set)
+    def send(self) -> None:
+        """Ask and tell the server what waits for that, with one write."""
+        try:
+            self._note()
+            self._recall()
+            if self._connection is None:
+                self._connect()
+            if self._connection is not None:
+                self._send(self._connection)
+        except RedisFailed as error:
+            self._failed(str(error))
+        except Exception as error:
+            self._failed(where(error))
 
-    # === life ===
+    def stop(self) -> None:
+        """Nobody watches any more, and nothing is decided."""
+        if self._connection is not None:
+            self._unwatch(self._connection.fileno())
+        self.start(lambda: None, lambda fd: None, lambda fd: None)
 
-    def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._running = self._begin(self._run())
-        if self._ledger is not None:
-            self._begin(self._keep_raising(self._ledger))
-
-    async def close(self) -> None:
-        """Tell the server the rest, for a while. For when no request runs any more."""
+    def close(self) -> None:
+        """Tell the server the rest, for a while. For any thread that may wait, after `stop`."""
         self._stopping = True
-        self._wanted.set()
-        if self._running is not None:
-            await asyncio.wait((self._running,), timeout=CLOSE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._loop = None
-        await self._scripts.close()
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    # === asking ===
-
-    async def _run(self) -> None:
-        while True:
-            await self._rest()
-            self._woken = False
-            self._wanted.clear()
-            stopping = self._stopping
-            asks = [self._asks.popleft() for _ in range(min(len(self._asks), MOST_ASKS))]
-            lost = self._counters.lost
-            try:
-                self._note()
-                if lost and not stopping and time.monotonic() - self._probed < PROBE_SECONDS:
-                    self._fail(asks)
-                    continue
-                self._probed = time.monotonic()
-                if not self._open:
-                    await self._open_session()
-                await self._exchange(asks)
-            except RedisFailed as error:
-                self._failed(str(error), asks)
-            except Exception as error:
-                # An answer that nobody would expect of these scripts.
-                self._failed(where(error), asks)
-            else:
-                self._answered()
-            if stopping and (self._failures or not (self._told or self._owed)):
-                return
-
-    async def _rest(self) -> None:
-        """Until there is something to do."""
-        if self._stopping or (
-            (self._asks or self._told or self._owed or self._raises) and not self._counters.lost
+        failures, until = self._failures, time.monotonic() + CLOSE_SECONDS
+        while (
+            (self._told or self._owed or self._sent)
+            and self._failures == failures
+            and time.monotonic() < until
         ):
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_SECONDS if self._counters.lost else BEAT_SECONDS):
-                await self._wanted.wait()
-
-    async def _exchange(self, asks: Sequence[Ask]) -> None:
-        """Send what waits, all at once, and hand the answers on."""
-        changes = self._next_changes()
-        self._number += 1
-        head = (self._session, self._number)
-        calls = []
-        if changes or time.monotonic() - self._heard >= BEAT_SECONDS:
-            calls.append(_settling(self._settle, head, "", changes))
-        calls += [ScriptCall(self._take, (SESSIONS, *ask.keys), (*head, *ask.arguments)) for ask in asks]
-        if not calls:
-            return
-        self._unsure = _Batch(self._number, changes, asks)
-        began = time.monotonic()
-        answers = await self._scripts.run(calls)
-        self._metrics.called(time.monotonic() - began)
-        self._unsure = None
-        if len(calls) > len(asks):
-            verdict, *rest = answers.pop(0)
-            if verdict == b"gone":
-                self._open = False
-                self._owe(changes)
+            self.receive()
+            self.send()
+            if self._connection is None:
+                time.sleep(_SEND_SECONDS)
             else:
-                self._hear(rest[1])
-        self._hand_on(asks, answers)
+                select.select([self._connection], [], [], _SEND_SECONDS)
+        self._disconnect()
 
-    def _hand_on(self, asks: Sequence[Ask], answers: Sequence[Any]) -> None:
-        found: list[Callable[[], None]] = []
-        failed: list[Ask] = []
-        for ask, (said, *rest) in zip(asks, answers, strict=True):
-            verdict = said.decode()
-            if verdict in ("gone", "missing"):
-                ask.tries += 1
-                if ask.tries > _TRIES:
-                    failed.append(ask)
-                elif verdict == "gone":
-                    self._open = False
-                    self._asks.appendleft(ask)
-                else:
-                    self._missing.append(ask)
-                continue
+    # === connections ===
+
+    def _connect(self) -> None:
+        """Have one made, and take it when it is there."""
+        now = time.monotonic()
+        connecting = self._connecting
+        if connecting is None:
+            if self._counters.lost and not self._stopping and now - self._began < PROBE_SECONDS:
+                self._fail_asks()
+            elif self._next_beat(now) <= now:
+                self._began, self._patience = now, now + self._connector.deadline
+                self._connecting = Future()
+                connect = partial(_connect, self._connector, self._connecting, self._wake)
+                threading.Thread(target=connect, name="sluicegate-redis", daemon=True).start()
+        elif connecting.done():
+            self._connecting = None
+            self._connection = connecting.result()
+            self._watch(self._connection.fileno())
+        elif now >= self._patience:
+            # The name is still being looked up: no other is tried beside it.
+            self._patience = now + (PROBE_SECONDS if self._counters.lost else self._connector.deadline)
+            raise RedisFailed(f"it did not answer within {self._connector.deadline} s")
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._unwatch(connection.fileno())
+            connection.close()
+
+    def _next_beat(self, now: float) -> float:
+        """When the server has to be asked or told something."""
+        return now if self._asks or self._owed or self._raises else self._beat + BEAT_SECONDS
+
+    # === calls ===
+
+    def _send(self, connection: RedisConnection) -> None:
+        now = time.monotonic()
+        if not self._open:
+            # What is under way has to be heard before the session is over.
+            if not self._sent:
+                self._open_session(connection)
+            return
+        if not self._sent:
+            self._burst += 1
+            self._answered = 0
+        room = MOST_CALLS - self._answered - len(self._sent)
+        if room <= 0 or self._next_beat(now) > now:
+            return
+        session = f"{self._process}:{self._sessions}"
+        calls = []
+        changes = self._next_changes()
+        if changes or self._beat + BEAT_SECONDS <= now:
+            self._beat = now
+            calls.append(_settling(self._settle, (session, self._burst), "", changes))
+            self._sent.append(_Sent(now, "settle", changes, None))
+        for _ in range(min(room - len(calls), len(self._asks))):
+            ask = self._asks.popleft()
+            arguments = [session, str(self._burst), *ask.arguments]
+            calls.append(ScriptCall(self._take, (SESSIONS, *ask.keys), arguments))
+            self._sent.append(_Sent(now, "take", {}, ask))
+        if calls:
+            connection.send(calls)
+
+    def _understand(self, sent: _Sent, answer: Any) -> None:
+        said, *rest = answer
+        verdict = said.decode()
+        self._metrics.called(time.monotonic() - sent.at)
+        if sent.kind == "open":
+            self._sent.popleft()
+            self._opened(rest[1], rest[2].decode())
+        elif verdict == "gone":
+            self._sent.popleft()
+            self._gone(sent)
+        elif sent.ask is None:
+            live = int(rest[1])
+            self._sent.popleft()
+            self._answered += 1
+            self._hear(live)
+        else:
             at, texts = float(rest[0]), rest[1:]
-            self._touched |= ask.totals
-            if verdict == "taken":
-                for place, amount in ask.taken(at):
-                    if place.kind == "held":
-                        self._held[place.name] = self._held.get(place.name, 0) + amount
-            found.append(partial(ask.answered, verdict, at, texts))
-        if found:
-            self._post(partial(self._each, found))
-        self._fail(failed)
-        if self._missing and self._recalling is None:
-            self._recalling = self._begin(self._recall())
+            self._sent.popleft()
+            self._answered += 1
+            self._hand_on(sent.ask, verdict, at, texts)
+        self._heard()
 
-    def _fail(self, asks: Sequence[Ask]) -> None:
-        if asks:
-            self._post(partial(self._each, [ask.failed for ask in asks]))
+    def _hand_on(self, ask: Ask, verdict: str, at: float, texts: Sequence[bytes]) -> None:
+        if verdict == "missing":
+            if self._is_too_often(ask):
+                self._each([ask.failed])
+            else:
+                self._missing.append(ask)
+            return
+        self._touched |= ask.totals
+        if verdict == "taken":
+            for place, amount in ask.taken(at):
+                if place.kind == "held":
+                    self._held[place.name] = self._held.get(place.name, 0) + amount
+        self._each([partial(ask.answered, verdict, at, texts)])
+
+    def _gone(self, sent: _Sent) -> None:
+        """The server knows nothing of the session, and has done nothing of this call."""
+        self._open = False
+        self._owe(sent.changes)
+        if sent.ask is not None:
+            if self._is_too_often(sent.ask):
+                self._each([sent.ask.failed])
+            else:
+                self._asks.append(sent.ask)
+
+    def _is_too_often(self, ask: Ask) -> bool:
+        ask.tries += 1
+        return ask.tries > _TRIES
+
+    def _fail_asks(self, sent: Sequence[_Sent] = ()) -> None:
+        """Those that were `sent`, and those that wait."""
+        asks = [call.ask for call in sent if call.ask is not None] + list(self._asks)
+        self._asks.clear()
+        self._each([ask.failed for ask in asks])
 
     def _each(self, steps: Sequence[Callable[[], None]]) -> None:
-        """On the thread that decides, which nothing here may end."""
+        """Nothing that a request breaks concerns another."""
         for step in steps:
             try:
                 step()
@@ -304,20 +365,18 @@ class Counting:
 
     # === sessions ===
 
-    @property
-    def _session(self) -> str:
-        return f"{self._process}:{self._sessions}"
+    def _open_session(self, connection: RedisConnection) -> None:
+        follows, following = (f"{self._process}:{self._sessions + more}" for more in (0, 1))
+        self._sent.append(_Sent(time.monotonic(), "open", {}, None))
+        connection.send([_settling(self._settle, (following, 0), follows, {})])
 
-    async def _open_session(self) -> None:
-        follows, following = self._session, f"{self._process}:{self._sessions + 1}"
-        [answer] = await self._scripts.run([_settling(self._settle, (following, 0), follows, {})])
-        _, _, live, before = answer
+    def _opened(self, live: int, before: str) -> None:
         self._sessions += 1
         self._open = True
         unsure, self._unsure = self._unsure, None
         if unsure is not None:
-            self._make_up(unsure, before.decode())
-        lasted = self._counters.lost and self._ledger is not None
+            self._make_up(unsure, before)
+        lasted = self._counters.lost and self._totals is not None
         self._owed = {
             place: amount
             for place, amount in self._owed.items()
@@ -328,27 +387,26 @@ class Counting:
         self._owe({Place(name, "held", 0): running for name, running in self._held.items()})
         self._hear(live)
 
-    def _make_up(self, unsure: _Batch, record: str) -> None:
+    def _make_up(self, unsure: _Unsure, record: str) -> None:
         """Of `unsure`, the server has done what the session's record says, and will do no more."""
-        beat, number, marks = [*record.removeprefix("closed ").split(" "), "", "", ""][:3]
-        if number != str(unsure.number):
-            marks = ""
-        if "s" not in marks:
-            self._owe(unsure.changes)
-        for ask, mark in zip(unsure.asks, marks.replace("s", ""), strict=False):
-            if mark == "t":
+        beat, burst, marks = [*record.removeprefix("closed ").split(" "), "", "", ""][:3]
+        done = marks[unsure.answered :] if burst == str(unsure.burst) else ""
+        for number, call in enumerate(unsure.calls):
+            if number >= len(done):
+                self._owe(call.changes)
+            elif done[number] == "t" and call.ask is not None:
                 # It was answered otherwise meanwhile.
-                self._owe({place: -amount for place, amount in ask.taken(float(beat))})
+                self._owe({place: -amount for place, amount in call.ask.taken(float(beat))})
 
     def _hear(self, live: int) -> None:
-        self._heard = now = time.monotonic()
+        now = time.monotonic()
         self._metrics.gateways(live)
         # A server that was away does not know at once who is there.
         if live >= self._counters.gateways or now - self._many >= FEWER_SECONDS:
             self._counters.gateways = live
             self._many = now
 
-    def _answered(self) -> None:
+    def _heard(self) -> None:
         self._failures = 0
         if self._counters.lost:
             self._counters.lost = False
@@ -356,7 +414,8 @@ class Counting:
             self._log.info("counters_found", seconds=round(time.monotonic() - self._last, 1))
         self._last = time.monotonic()
 
-    def _failed(self, reason: str, asks: Sequence[Ask]) -> None:
+    def _failed(self, reason: str) -> None:
+        self._disconnect()
         self._open = False
         self._failures += 1
         self._metrics.failed()
@@ -365,67 +424,59 @@ class Counting:
             counters.lost = True
             self._metrics.lost(True)
             self._log.warning("counters_lost", reason=reason, limits=counters.when_lost)
-        if counters.lost:
-            asks = [*asks, *self._asks]
-            self._asks.clear()
-        self._fail(asks)
+        sent = [call for call in self._sent if call.kind != "open"]
+        self._sent.clear()
+        if sent:
+            self._unsure = _Unsure(self._burst, self._answered, sent)
+        self._fail_asks(sent)
 
     # === the ledger ===
 
-    async def _recall(self) -> None:
-        """Have totals made that the server does not have, and ask for their requests again."""
-        while self._missing:
+    def _recall(self) -> None:
+        """Have totals made that the server does not have; and from time to time raise those that are used to
+        what was shipped to the ledger, whatever the server has lost.
+        """
+        if self._missing and not self._recalling:
             asks, self._missing = self._missing, []
             totals = {name: total for ask in asks for name, total in ask.totals.items()}
-            # Where there is no ledger to be read, what this gateway knows is better than nothing.
-            sums = {name: total.known for name, total in totals.items()}
-            if self._ledger is not None:
-                try:
-                    sums = await self._sums(self._ledger, totals)
-                except Exception as error:
-                    self._log.warning("limits_not_recalled", reason=where(error))
-            for name, total in totals.items():
-                self._raise(name, total, sums.get(name, 0))
-            self._asks.extendleft(reversed(asks))
-            self._wanted.set()
-        self._recalling = None
-
-    async def _keep_raising(self, ledger: Ledger) -> None:
-        """What was shipped to the ledger counts, whatever the server has lost."""
-        while not self._stopping:
-            await asyncio.sleep(RAISE_SECONDS)
+            self._recalling = True
+            if self._totals is None:
+                self._recalled(asks, totals, None)
+            else:
+                self._totals.ask(totals, partial(self._recalled, asks, totals))
+        if self._totals is not None and time.monotonic() - self._raised >= RAISE_SECONDS:
+            self._raised = time.monotonic()
             touched, self._touched = self._touched, {}
-            try:
-                for name, amount in (await self._sums(ledger, touched)).items():
-                    self._raise(name, touched[name], amount)
-                self._wanted.set()
-            except (TimeoutError, StoreUnavailable):
-                pass  # The ledger's own task says so.
-            except Exception as error:
-                self._log.error("unhandled", at="limits", error=where(error))
+            if touched:
+                self._totals.ask(touched, partial(self._raise, touched))
 
-    def _raise(self, name: str, total: Total, amount: int) -> None:
-        self._owe({Place(name, "raise", int(total.ends) + _GRACE_SECONDS): min(amount, 2**62)})
+    def _recalled(self, asks: Sequence[Ask], totals: Mapping[str, Total], sums: Sums | None) -> None:
+        """Ask for their requests again."""
+        self._recalling = False
+        if sums is None:
+            # What this gateway knows is better than nothing.
+            sums = {name: total.known for name, total in totals.items()}
+            if self._totals is not None:
+                self._log.warning("limits_not_recalled", reason="the ledger did not answer")
+        self._raise(totals, {name: sums.get(name, 0) for name in totals})
+        if self._counters.lost:
+            self._each([ask.failed for ask in asks])
+        else:
+            self._asks.extend(asks)
 
-    async def _sums(self, ledger: Ledger, totals: Mapping[str, Total]) -> dict[str, int]:
-        """What the ledger has of `totals`, by their keys. Raises `TimeoutError` and `StoreUnavailable`."""
-        names = {(total.key, total.began): name for name, total in totals.items()}
-        whose: dict[tuple[Calendar, int], list[str]] = {}
-        for key, began in names:
-            if key.window in ("day", "week", "month"):
-                whose.setdefault((key.window, began), []).append(key.subject)
-        sums: dict[str, int] = {}
-        async with asyncio.timeout(RECALL_SECONDS):
-            for (unit, began), subjects in whose.items():
-                begins = {unit: datetime.fromtimestamp(began, self._counters.zone).date()}
-                for first in range(0, len(subjects), MOST_SUBJECTS):
-                    some = {*subjects[first : first + MOST_SUBJECTS]}
-                    for spent in await ledger.spent_by(begins, _whose(some)):
-                        for key, amount in used_by(spent):
-                            name = names.get((key, began))
-                            if name is not None and key.subject in some:
-                                sums[name] = sums.get(name, 0) + amount
-        return sums
+    def _raise(self, totals: Mapping[str, Total], sums: Sums | None) -> None:
+        for name, amount in (sums or {}).items():
+            place = Place(name, "raise", int(totals[name].ends) + _GRACE_SECONDS)
+            self._owe({place: min(amount, 2**62)})
+
+
+def _connect(connector: RedisConnector, made: "Future[RedisConnection]", wake: Callable[[], None]) -> None:
+    """On a thread that may wait."""
+    try:
+        made.set_result(connector.connect(SESSIONS))
+    except BaseException as error:
+        made.set_exception(error)
+    wake()
 
 
 def _settling(
@@ -435,16 +486,3 @@ def _settling(
     for place, amount in changes.items():
         arguments += [place.kind, place.place, amount]
     return ScriptCall(script, (SESSIONS, *(place.name for place in changes)), (*head, follows, *arguments))
-
-
-def _whose(subjects: Iterable[str]) -> Whose:
-    """Whose rows have the sums of these subjects; where a name has colons in it, those of others, too."""
-    found: dict[str, set[str]] = {"caller": set(), "key": set(), "team": set(), "user": set()}
-    for subject in subjects:
-        kind, _, id = subject.partition(":")
-        found[kind].add(id)
-    users = set()
-    for user in found["user"]:
-        parts = user.split(":")
-        users |= {(":".join(parts[:at]), ":".join(parts[at:])) for at in range(2, min(len(parts), 6))}
-    return Whose(found["caller"], found["key"], found["team"], users)

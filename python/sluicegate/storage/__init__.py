@@ -4,15 +4,23 @@ from sluicegate.storage.database import Database
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
 from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
-from sluicegate.storage.redis import RedisFailed, RedisScript, RedisScripts, ScriptCall, redis_faults
+from sluicegate.storage.redis import (
+    RedisConnection,
+    RedisConnector,
+    RedisFailed,
+    RedisScript,
+    ScriptCall,
+    redis_faults,
+)
 
 __all__ = [
     "Contended",
     "Database",
     "MigrationStep",
+    "RedisConnection",
+    "RedisConnector",
     "RedisFailed",
     "RedisScript",
-    "RedisScripts",
     "ScriptCall",
     "StoreError",
     "StoreTooNew",

@@ -1,23 +1,29 @@
-"""Scripts at a Redis or Valkey server, on one connection."""
+"""Scripts at a Redis or Valkey server, on a connection that never blocks."""
 
-import asyncio
 import contextlib
 import hashlib
-from collections.abc import Sequence
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import SecretStr
 
+from sluicegate.config import RedisUrl
 from sluicegate.errors import ConfigurationFault
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
 DEADLINE_SECONDS = 0.1
-"""Of everything that is asked at once, a new connection included."""
+"""Of a new connection, and of each call."""
 
-_CLOSE_SECONDS = 1.0
+_READ_BYTES = 65_536
+# Of one answer, which has a few hundred bytes for each limit.
+_MOST_ANSWER_BYTES = 1_048_576
+# The server of a cluster that was asked first may name another.
+_SERVERS = 2
+
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class RedisFailed(Exception):
@@ -43,100 +49,207 @@ class ScriptCall(NamedTuple):
     arguments: Sequence[str | int]
 
 
-class RedisScripts:
-    """For one task of the event loop. A connection on which anything has failed is never used again: an
-    answer that comes late would be taken for that of the next question.
+class RedisConnection:
+    """For one thread. Calls are done and answered in the order in which they are sent. One on which anything
+    has failed is of no use any more: an answer that comes late would be taken for that of the next call.
     """
 
-    def __init__(self, url: SecretStr) -> None:
-        # Now: it takes longer than a deadline.
-        import redis.asyncio
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
+    def __init__(self, stream: socket.socket) -> None:
+        """`stream` is connected, and whoever asks there is known."""
+        stream.setblocking(False)
+        self._stream = stream
+        self._packed = _packer()
+        self._replies = _Replies()
+        self._unsent = bytearray()
+        self._known: set[str] = set()
 
-        self._url = url
-        self._redis = redis.asyncio
-        self._never_again = Retry(NoBackoff(), 0)
-        self._client: Redis | None = None
+    def fileno(self) -> int:
+        """Readable when there is something to `receive`."""
+        return self._stream.fileno()
 
-    async def run(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """The answers to `calls`, which are sent together and done in this order. Raises `RedisFailed`."""
-        from redis.exceptions import RedisError
+    @property
+    def is_sending(self) -> bool:
+        """Not everything is sent: `receive` goes on with that."""
+        return bool(self._unsent)
 
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                answers = await self._sent(calls, whole=set())
-                if unknown := _unknown(answers):
-                    # Nothing loads a script beforehand: proxies refuse that.
-                    again = await self._sent([calls[number] for number in unknown], _firsts(calls, unknown))
-                    for number, answer in zip(unknown, again, strict=True):
-                        answers[number] = answer
-        except TimeoutError:
-            await self.close()
-            raise RedisFailed(f"it did not answer within {DEADLINE_SECONDS} s") from None
-        except (RedisError, OSError) as error:
-            await self.close()
-            raise RedisFailed(_said(error)) from None
-        except BaseException:
-            await self.close()
-            raise
-        for answer in answers:
-            if isinstance(answer, Exception):
-                await self.close()
-                raise RedisFailed(_said(answer))
-        return answers
-
-    async def _sent(self, calls: Sequence[ScriptCall], whole: set[int]) -> list[Any]:
-        """`whole`: the numbers of those that are sent with their source."""
-        pipeline = self._connected().pipeline(transaction=False)
-        for number, (script, keys, arguments) in enumerate(calls):
-            if number in whole:
-                pipeline.eval(script.source, len(keys), *keys, *arguments)
+    def send(self, calls: Sequence[ScriptCall]) -> None:
+        """Send them, with one write. Raises `RedisFailed`."""
+        for script, keys, arguments in calls:
+            if script.name in self._known:
+                head = ("EVALSHA", script.name)
             else:
-                pipeline.evalsha(script.name, len(keys), *keys, *arguments)
-        return list(await pipeline.execute(raise_on_error=False))
+                # With its source: nothing loads a script beforehand, as proxies refuse that.
+                head = ("EVAL", script.source)
+                self._known.add(script.name)
+            self._unsent += self._packed((*head, len(keys), *keys, *arguments))
+        self._send()
 
-    def _connected(self) -> "Redis":
-        if self._client is None:
-            self._client = self._redis.Redis.from_url(
-                self._url.get_secret_value(),
-                single_connection_client=True,
-                socket_timeout=DEADLINE_SECONDS,
-                socket_connect_timeout=DEADLINE_SECONDS,
-                retry=self._never_again,
-                protocol=2,
-            )
-        return self._client
+    def receive(self) -> list[Any]:
+        """The answers that have come. Raises `RedisFailed`, also where one is an error."""
+        if self._unsent:
+            self._send()
+        try:
+            return self._replies.of(self._stream.recv(_READ_BYTES))
+        except _WOULD_BLOCK:
+            return []
+        except OSError as error:
+            raise RedisFailed(_said(error)) from None
 
-    async def close(self) -> None:
-        """Drop the connection; the next call makes another."""
-        client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await client.aclose()
+    def close(self) -> None:
+        """Idempotent."""
+        self._stream.close()
+
+    def _send(self) -> None:
+        try:
+            sent = self._stream.send(self._unsent)
+        except _WOULD_BLOCK:
+            return
+        except OSError as error:
+            raise RedisFailed(_said(error)) from None
+        del self._unsent[:sent]
 
 
-def redis_faults(url: SecretStr | None) -> list[ConfigurationFault]:
+class RedisConnector:
+    """Makes connections to one server, or to the one of its cluster that has a key."""
+
+    def __init__(self, url: SecretStr, ca_file: str | None = None) -> None:
+        """Raises `OSError` and `ImportError` where `redis_faults` finds any."""
+        self._url = url
+        # Now: it takes longer than a deadline.
+        import hiredis  # noqa: F401
+
+        secure = RedisUrl.of(url.get_secret_value()).tls
+        self._tls = ssl.create_default_context(cafile=ca_file) if secure else None
+        self.deadline = DEADLINE_SECONDS
+        """Seconds."""
+
+    def connect(self, key: str) -> RedisConnection:
+        """A connection to the server that has `key`. For a thread that may wait: as long as names are looked
+        up, and for each address of theirs until the deadline. Raises `RedisFailed`.
+        """
+        url = RedisUrl.of(self._url.get_secret_value())
+        host, port = url.host, url.port
+        until = time.monotonic() + self.deadline
+        for _ in range(_SERVERS):
+            try:
+                with contextlib.ExitStack() as unused:
+                    stream = unused.enter_context(self._opened(url, host, port, until))
+                    _greet(stream, url, key, until)
+                    unused.pop_all()
+                    return RedisConnection(stream)
+            except _Moved as moved:
+                host, port = moved.host or host, moved.port
+            except TimeoutError:
+                raise RedisFailed(f"it did not answer within {self.deadline} s") from None
+            except (OSError, ValueError) as error:
+                raise RedisFailed(_said(error)) from None
+        raise RedisFailed("the servers of its cluster do not agree on where a key is")
+
+    def _opened(self, url: RedisUrl, host: str, port: int, until: float) -> socket.socket:
+        """Raises `OSError`, and `ValueError` for names that cannot be looked up."""
+        with contextlib.ExitStack() as unused:
+            if url.path:
+                stream = unused.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                stream.settimeout(_left(until))
+                stream.connect(url.path)
+            else:
+                stream = unused.enter_context(socket.create_connection((host, port), _left(until)))
+                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    stream = self._tls.wrap_socket(stream, server_hostname=host)
+            unused.pop_all()
+        return stream
+
+
+class _Moved(Exception):
+    """Another server of the cluster has the key."""
+
+    def __init__(self, message: str) -> None:
+        """`MOVED slot host:port`; without a host it is the one that says so. Raises `ValueError`."""
+        self.host, _, port = message.split(" ")[2].rpartition(":")
+        self.port = int(port)
+
+
+class _Replies:
+    """Finds replies in what a server sends."""
+
+    def __init__(self) -> None:
+        from hiredis import Reader
+
+        self._reader = Reader()
+        self._unfinished = 0
+
+    def of(self, data: bytes) -> list[Any]:
+        """Those that `data` completes. Raises `RedisFailed`, also where one is an error."""
+        from hiredis import HiredisError
+
+        if not data:
+            raise RedisFailed("it closed the connection")
+        found: list[Any] = []
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                if isinstance(reply, HiredisError):
+                    raise reply
+                found.append(reply)
+        except HiredisError as error:
+            raise RedisFailed(_said(error)) from None
+        self._unfinished = 0 if found else self._unfinished + len(data)
+        if self._unfinished > _MOST_ANSWER_BYTES:
+            raise RedisFailed("it says too much at once")
+        return found
+
+
+def _greet(stream: socket.socket, url: RedisUrl, key: str, until: float) -> None:
+    """Say who asks, and in which database; and learn whether this is where `key` is. Raises `RedisFailed`,
+    `OSError`, and `_Moved`.
+    """
+    commands: list[tuple[str | int, ...]] = []
+    if url.password:
+        commands.append(("AUTH", url.user, url.password) if url.user else ("AUTH", url.password))
+    if url.database:
+        commands.append(("SELECT", url.database))
+    commands.append(("HGET", key, ""))
+    packed, replies = _packer(), _Replies()
+    for command in commands:
+        stream.settimeout(_left(until))
+        stream.sendall(packed(command))
+        try:
+            while not replies.of(stream.recv(_READ_BYTES)):
+                stream.settimeout(_left(until))
+        except RedisFailed as error:
+            _, moved, rest = str(error).partition("MOVED ")
+            if moved:
+                raise _Moved(moved + rest) from None
+            raise
+
+
+def redis_faults(url: SecretStr | None, ca_file: str | None) -> list[ConfigurationFault]:
     """What keeps this server from being used, without asking it."""
-    if url is None or find_spec("redis") is not None:
-        return []
-    hint = "pip install 'sluicegate[redis]'"
-    return [ConfigurationFault("storage.counters", "needs a library that is not installed: redis", hint)]
+    faults = []
+    if url is not None and find_spec("hiredis") is None:
+        message, hint = "needs a library that is not installed: hiredis", "pip install 'sluicegate[redis]'"
+        faults.append(ConfigurationFault("storage.counters", message, hint))
+    if ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=ca_file)
+        except OSError:
+            message, hint = "has no certificates in it", "a file of certificates, PEM"
+            faults.append(ConfigurationFault("storage.counters_ca_file", message, hint))
+    return faults
 
 
-def _unknown(answers: Sequence[Any]) -> list[int]:
-    from redis.exceptions import NoScriptError
+def _packer() -> Callable[[Sequence[str | int]], bytes]:
+    """Gives commands their form on the wire."""
+    from hiredis import pack_command
 
-    return [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    # Its stub knows commands of one word only.
+    return cast(Callable[[Sequence[str | int]], bytes], pack_command)
 
 
-def _firsts(calls: Sequence[ScriptCall], numbers: Sequence[int]) -> set[int]:
-    """Of the calls with these numbers, counted among themselves: the first of each script."""
-    seen: dict[str, int] = {}
-    for place, number in enumerate(numbers):
-        seen.setdefault(calls[number].script.name, place)
-    return set(seen.values())
+def _left(until: float) -> float:
+    """Seconds; never none, which would mean not to wait at all."""
+    return max(0.001, until - time.monotonic())
 
 
 def _said(error: Exception) -> str:

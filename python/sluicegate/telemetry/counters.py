@@ -6,7 +6,7 @@ CALL_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 
 
 class CountersMetrics:
-    """For the event loop."""
+    """For the thread that decides."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lost = Gauge(
@@ -24,7 +24,7 @@ class CountersMetrics:
         )
         self._seconds = Histogram(
             "sluicegate_counters_call_seconds",
-            "How long calls of the server of `storage.counters` took. Several requests share one.",
+            "How long calls of the server of `storage.counters` took, each by itself.",
             buckets=CALL_BUCKETS,
             registry=registry,
         )
