@@ -1,6 +1,6 @@
 """The byte path, in Rust. Private: the public names are re-exported by `sluicegate`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Final, Literal, final
 
@@ -19,10 +19,14 @@ __all__ = [
     "Arrived",
     "ChatTarget",
     "ChatToResponses",
+    "Clock",
     "Deadlines",
     "Decisions",
+    "Demand",
     "Died",
     "Ended",
+    "Estimates",
+    "Excess",
     "Exchange",
     "Failed",
     "Fault",
@@ -33,6 +37,9 @@ __all__ = [
     "JournalBatch",
     "JournalEntry",
     "JournalRows",
+    "Lease",
+    "Limit",
+    "Limits",
     "ListenBounds",
     "MemberEdits",
     "MessagesTarget",
@@ -57,6 +64,7 @@ __all__ = [
     "Upstream",
     "Usage",
     "UsageMeter",
+    "Window",
     "__version__",
     "affinity_of_chat",
     "affinity_of_key",
@@ -615,6 +623,182 @@ class Pricing:
         usage object gains, None where it gains none.
         """
 
+_Unit = Literal["minute", "hour", "day", "week", "month", ""]
+_Calendar = Literal["day", "week", "month"]
+
+@final
+class Clock:
+    """The present of all windows of one process.
+
+    `bounds` says when the day, week or month around a moment began, and when it ends; moments are seconds
+    since 1970, UTC. It is asked when the one before has ended. What it raises, whoever needs the time raises.
+    """
+
+    def __new__(cls, bounds: Callable[[_Calendar, float], tuple[int, float]]) -> Clock: ...
+    def hear(self, at: float) -> None:
+        """The clock of a server, by which several machines count, shows this: it is this one, too, from now
+        on. Raises `ValueError` for what is not finite.
+        """
+    def hold(self, monotonic: float, wall: float) -> None:
+        """Stand still at this moment, whatever is heard: for tests."""
+
+@final
+class Window:
+    """One count, as of now. For the thread that owns it. Raises `ValueError` for a name that is none."""
+
+    def __new__(cls, clock: Clock, unit: _Unit) -> Window: ...
+    used: Final[int]
+    reset: Final[float]
+    """Seconds until nothing of what is counted by now counts."""
+    slice: Final[float | None]
+    """How long a slice of a window that slides is, in seconds."""
+    span: Final[tuple[int, float] | None]
+    """When the window of a calendar began and when it ends, in seconds since 1970, UTC."""
+    def add(self, amount: int) -> int:
+        """Count `amount`; gives the place where it is counted."""
+    def recall(self, at: float) -> int | None:
+        """The place of what was counted at the time `at` by another process; None where it counts no more."""
+    def raise_to(self, place: int, amount: int) -> None:
+        """At least `amount` is counted at `place`, which `recall` gave."""
+    def load_slices(self, number: int, amounts: Sequence[tuple[int, int]]) -> None:
+        """These slices, by their numbers, are all that counts; the one with this number is in progress."""
+    def load_total(self, began: int, used: int) -> None:
+        """So much is used of the day, the week or the month that began then."""
+
+@final
+class Limit:
+    """One limit of one subject, bound to what counts for it. Raises `ValueError` for an unknown resource."""
+
+    def __new__(
+        cls,
+        resource: Literal["requests", "tokens", "cost", "concurrent"],
+        amount: int,
+        window: Window,
+        key: Any,
+        name: str,
+    ) -> Limit: ...
+    resource: Final[Literal["requests", "tokens", "cost", "concurrent"]]
+    amount: Final[int]
+    """Of costs in 10**-12 USD."""
+    window: Final[Window]
+    key: Final[Any]
+    """What `window` counts: `sluicegate.admission.CounterKey`."""
+    name: Final[str]
+    """For people: `600 requests a minute of the caller search`."""
+
+@final
+class Estimates:
+    """How many tokens requests use, learnt from those that have ended: moving averages by model, and of
+    output by caller and model. For the thread that decides.
+    """
+
+    def __new__(cls) -> Estimates: ...
+
+@final
+class Demand:
+    """What a request will use, as far as can be told before it runs."""
+
+    input: Final[int]
+    """Tokens."""
+    def of(self, limit: Limit) -> int:
+        """What it takes of `limit`."""
+
+@final
+class Limits:
+    """All limits that some requests are held against: those of `caller` to `model`. For the thread that
+    decides.
+
+    `by_maximum`: the client's own bound of the output counts, in place of what is likely. `refuses_unpriced`:
+    no request passes whose price is not known. `model` empty: nothing is learnt of its requests.
+    """
+
+    def __new__(
+        cls,
+        limits: Sequence[Limit],
+        clock: Clock,
+        estimates: Estimates,
+        *,
+        caller: str,
+        model: str,
+        by_maximum: bool = False,
+        refuses_unpriced: bool = False,
+    ) -> Limits: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Limit]: ...
+    wants_price: Final[bool]
+    """Whether `demand` has to know what tokens cost."""
+    def demand(
+        self,
+        rough_input: int,
+        output_bound: int | None,
+        price: Pricing | Callable[[int, int], int | None] | None = None,
+        *,
+        requests: int = 1,
+        runs: bool = True,
+    ) -> Demand | None:
+        """What a request will use: of input, at four bytes a token, and at most the client's own bound of
+        output. `price`: its prices, or what says what so many tokens of input and output cost, in 10**-12
+        USD. `runs` False: it is only taken on, and will run later.
+
+        None: its price is not known, and no such request may pass.
+        """
+    def admit(
+        self, demand: Demand, times: int = 1, tell: Callable[[list[_Change]], object] | None = None
+    ) -> Lease | Excess:
+        """Hold `demand` against all limits, or none: a refusal counts nothing. `times`: as if so many such
+        requests had come at once. `tell` is called with what is settled.
+        """
+    def take(
+        self, demand: Demand, times: int = 1, tell: Callable[[list[_Change]], object] | None = None
+    ) -> Lease:
+        """As `admit`, where no limit refuses anything."""
+    def taken(
+        self, demand: Demand, held: Sequence[tuple[int, int]], tell: Callable[[list[_Change]], object]
+    ) -> Lease:
+        """What somebody else has counted: the place and the amount for each limit."""
+    def refused(self, demand: Demand, over: Sequence[tuple[int, int]]) -> Excess:
+        """Of the limits that refuse, by their positions, each with what is used of it, the one that does so
+        longest. Raises `ValueError` where there is none.
+        """
+
+_Change = tuple[Limit, int, int]
+"""A limit, the place where its window counts something, and how much."""
+
+@final
+class Lease:
+    """What one request holds of its limits. It is settled once; later calls do nothing. For the thread that
+    decides.
+    """
+
+    limits: Final[Limits]
+    demand: Final[Demand]
+    held: Final[list[_Change]]
+    """Empty once it is settled."""
+    def headers(self, form: Literal["openai", "anthropic"]) -> list[tuple[bytes, bytes]]:
+        """What is left, for the client: of requests, and of tokens, of the limit with the least left."""
+    def ended(self, input: int | None, output: int | None, cost: int | None, *, failed: bool) -> None:
+        """It is over, and has used so many tokens and so much, in 10**-12 USD; None: not known.
+
+        `failed`: it was answered with a 5xx. Where there was no output then, it counts as nothing.
+        """
+    def unused(self) -> None:
+        """It did not run: nothing counts."""
+    def release(self) -> None:
+        """Nothing is known of its end: what was estimated counts."""
+
+@final
+class Excess:
+    """The limit that refuses a request."""
+
+    limit: Final[Limit]
+    wait: Final[float]
+    """Seconds until the request would be admitted, if nothing else came."""
+    never: Final[bool]
+    """It is larger than the limit itself."""
+    used: Final[int]
+    def headers(self, form: Literal["openai", "anthropic"]) -> list[tuple[bytes, bytes]]:
+        """As those of a `Lease`."""
+
 @final
 class Rendezvous:
     """Weighted rendezvous hashing: an order of places for each key, in which each comes first as often as its
@@ -885,6 +1069,8 @@ class Ended:
     """Why it did not fit: it was larger than `keep`, or all that is kept took `copies_bytes`."""
     request: Final[Request | ResponsesRequest | None]
     """The client's request, where `keep` was given."""
+    cost: Final[int | None]
+    """What it cost, in 10**-12 USD, as the ledger has it; None where that is not known."""
     def charge(self, costs: tuple[int, int, int, int, int, int] | None) -> None:
         """What it cost, where that had to be asked for: all of it, then uncached input, cached input, what
         was written to a cache, output, and reasoning, in 10**-12 USD. None: that is not known. This closes

@@ -10,9 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from sluicegate._core import Request, ResponsesRequest
+from sluicegate.config import picodollars
 from sluicegate.errors import ParseError, RelayClosed
 from sluicegate.gateway.endpoints import OF_ANTHROPIC, RELAYED
 from sluicegate.telemetry import RequestRecord
@@ -197,6 +199,13 @@ class Ended:
     not_kept: str | None = None
     charged: list[Any] = field(default_factory=list)
     """What its entry in the ledger was told that it cost."""
+
+    @property
+    def cost(self) -> int | None:
+        if self.charged and self.charged[-1] is not None:
+            total: int = self.charged[-1][0]
+            return total
+        return None if self.outcome.cost is None else picodollars(Decimal(self.outcome.cost))
 
     def charge(self, costs: tuple[int, ...] | None) -> None:
         self.charged.append(costs)

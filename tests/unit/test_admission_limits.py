@@ -2,13 +2,13 @@
 
 import random
 from datetime import UTC
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from sluicegate.admission import Admitted, Caller, Counters, Estimates, Excess, Keyring, Limiter, Wish
-from sluicegate.admission.windows import CounterKey
+from harness.holding import held
+from sluicegate._core import Clock, Estimates, Excess, Lease, Limit, Limits, Window
+from sluicegate.admission import Caller, CounterKey, Counters, Keyring, Limiter
 from sluicegate.config import Config, load_data
 
 KEY = {"name": "search", "key": "sk-1"}
@@ -47,17 +47,12 @@ class Stand:
         model: str = "m",
         user: str | None = None,
         caller: Caller | None = None,
-    ) -> Admitted | Excess:
-        wish = Wish(caller or self.caller, model, user, input, output)
-        found: list[Any] = []
-        self.limiter.admit(wish, lambda i, o: Decimal(i + o) / 1_000_000, found.append)
-        [answer] = found
-        assert isinstance(answer, Admitted | Excess)
-        return answer
+    ) -> Lease | Excess:
+        return held(self.limiter, caller or self.caller, input, output, model=model, user=user)
 
-    def let_in(self, *args: Any, **kwargs: Any) -> Admitted:
+    def let_in(self, *args: Any, **kwargs: Any) -> Lease:
         found = self.ask(*args, **kwargs)
-        assert isinstance(found, Admitted), found
+        assert isinstance(found, Lease), found
         return found
 
     def refused(self, *args: Any, **kwargs: Any) -> Excess:
@@ -140,11 +135,11 @@ def test_a_request_whose_end_is_unknown_counts_as_estimated_and_frees_its_place(
 
 def test_a_budget_is_never_passed_by_more_than_one_request_in_sequence() -> None:
     stand = Stand({"cost": "0.001/day"})
-    spent = Decimal(0)
-    while isinstance(found := stand.ask(), Admitted):
-        found.ended(10, 290, "0.0003", failed=False)
-        spent += Decimal("0.0003")
-    assert spent == Decimal("0.0012")
+    spent = 0
+    while isinstance(found := stand.ask(), Lease):
+        found.ended(10, 290, 3 * 10**8, failed=False)
+        spent += 3 * 10**8
+    assert spent == 12 * 10**8
     assert isinstance(found, Excess)
     assert found.limit.resource == "cost"
 
@@ -183,10 +178,8 @@ def test_a_team_shares_its_limits() -> None:
     config = configured({"requests": "2/minute"}, **more)
     limiter = Limiter(config, Counters(UTC), Estimates())
     callers = [caller for _, caller in Keyring(config)._callers.values()]
-    found: list[Any] = []
-    for caller in (*callers, callers[0]):
-        limiter.admit(Wish(caller, "m", None, 1, 1), lambda *_: None, found.append)
-    assert [type(each) for each in found] == [Admitted, Admitted, Excess]
+    found = [held(limiter, caller, 1, 1) for caller in (*callers, callers[0])]
+    assert [type(each) for each in found] == [Lease, Lease, Excess]
 
 
 def test_keys_of_one_caller_share_its_limits_and_have_their_own() -> None:
@@ -198,10 +191,8 @@ def test_keys_of_one_caller_share_its_limits_and_have_their_own() -> None:
     config = configured({}, **more)
     limiter = Limiter(config, Counters(UTC), Estimates())
     first, second = (caller for _, caller in Keyring(config)._callers.values())
-    found: list[Any] = []
-    for caller in (first, first, second, second, second):
-        limiter.admit(Wish(caller, "m", None, 1, 1), lambda *_: None, found.append)
-    assert [type(each) for each in found] == [Admitted, Excess, Admitted, Admitted, Excess]
+    found = [held(limiter, caller, 1, 1) for caller in (first, first, second, second, second)]
+    assert [type(each) for each in found] == [Lease, Excess, Lease, Lease, Excess]
 
 
 def test_users_are_told_apart_within_a_caller() -> None:
@@ -230,15 +221,79 @@ def test_the_longest_idle_user_is_forgotten_first(monkeypatch: pytest.MonkeyPatc
     assert counters.user_window("busy", under_way).used == 1
 
 
+def test_a_users_limits_are_bound_once_and_go_with_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluicegate.admission.counters.MOST_USERS", 1)
+    more = {
+        "limits": {"standard": {}, "person": {"requests": "1/minute", "concurrent": 5}},
+        "users": {"header": "x-user-id", "limits": "person"},
+    }
+    stand = Stand({}, **more)
+    limits = stand.limiter.limits(stand.caller, "m", "ada")
+    assert stand.limiter.limits(stand.caller, "m", "ada") is limits
+    assert stand.limiter.limits(stand.caller, "n", "ada") is not limits
+    running = stand.let_in(user="ada")
+    # Whoever has a request under way is not forgotten; afterwards nothing is left of either.
+    stand.let_in(user="bob").unused()
+    stand.refused(user="ada")
+    running.ended(1, 1, None, failed=False)
+    for user in ("carl", "dora"):
+        stand.let_in(user=user).unused()
+    assert stand.limiter.limits(stand.caller, "m", "ada") is not limits
+    stand.let_in(user="ada")
+    # Another configuration binds its own.
+    limits = stand.limiter.limits(stand.caller, "m", "ada")
+    other = Limiter(stand.config, stand.counters, stand.estimates)
+    assert other.limits(stand.caller, "m", "ada") is not limits
+    assert isinstance(held(other, stand.caller, 1, 1, user="ada"), Excess)
+
+
 def test_output_is_learnt_from_what_the_caller_used() -> None:
-    estimates = Estimates()
-    assert estimates.output("a", "m", None) == 1024
-    assert estimates.output("a", "m", 100) == 100
+    stand = Stand({"tokens": "1M/minute"})
+
+    def reserved() -> int:
+        lease = stand.let_in(100, None)
+        lease.unused()
+        return lease.demand.of(next(iter(lease.limits)))
+
+    assert reserved() == 100 + 1024
     for _ in range(50):
-        estimates.learn("a", "m", 100, 130, 40)
-    assert estimates.output("a", "m", None) == 80
-    assert estimates.output("b", "m", None) == 80
-    assert 115 < estimates.input("m", 100) <= 130
+        stand.let_in(100, None).ended(130, 40, None, failed=False)
+    assert 115 + 80 < reserved() <= 130 + 80
+
+
+def test_a_limit_may_go_by_the_clients_own_bound() -> None:
+    stand = Stand({"tokens": "1M/minute", "reserve": "maximum"})
+    lease = stand.let_in(100, 50_000)
+    assert [lease.demand.of(limit) for limit in lease.limits] == [50_100]
+
+
+def test_what_limits_are_made_of_is_checked() -> None:
+    clock = Clock(lambda unit, wall: (0, wall + 1))
+    with pytest.raises(ValueError, match="no window"):
+        Window(clock, "year")  # type: ignore[arg-type]
+    window = Window(clock, "minute")
+    with pytest.raises(ValueError, match="not limited"):
+        Limit("streams", 1, window, None, "")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="finite"):
+        clock.hear(float("nan"))
+    limits = Limits([], clock, Estimates(), caller="", model="")
+    demand = limits.demand(1, 1)
+    assert demand is not None
+    with pytest.raises(ValueError, match="no limit refuses"):
+        limits.refused(demand, [(3, 1)])
+    lease = limits.take(demand)
+    assert lease.headers("anthropic") == []
+    with pytest.raises(ValueError, match="openai or anthropic"):
+        lease.headers("other")  # type: ignore[arg-type]
+
+
+def test_what_says_when_days_end_may_fail() -> None:
+    def broken(unit: str, wall: float) -> tuple[int, float]:
+        raise RuntimeError("no such time zone")
+
+    window = Window(Clock(broken), "day")
+    with pytest.raises(RuntimeError, match="no such time zone"):
+        window.add(1)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -248,7 +303,7 @@ def test_counters_equal_a_plain_reference(seed: int) -> None:
     """
     chance = random.Random(seed)
     stand = Stand({"requests": "80/day", "tokens": "9000/day", "concurrent": 6})
-    running: list[tuple[Admitted, int]] = []
+    running: list[tuple[Lease, int]] = []
     requests = tokens = 0
     for _ in range(600):
         if running and chance.random() < 0.45:
@@ -268,8 +323,8 @@ def test_counters_equal_a_plain_reference(seed: int) -> None:
             admitted.ended(999, 999, None, failed=False)
         else:
             found = stand.ask(chance.randint(1, 50), chance.randint(1, 50))
-            if isinstance(found, Admitted):
-                reserved = found.demand.input + found.demand.output
+            if isinstance(found, Lease):
+                [reserved] = [amount for limit, _, amount in found.held if limit.resource == "tokens"]
                 running.append((found, reserved))
                 requests, tokens = requests + 1, tokens + reserved
         used = {key.resource: window.used for key, window in stand.counters._windows.items()}

@@ -3,32 +3,26 @@
 import random
 from collections.abc import Iterator
 from datetime import UTC
-from decimal import Decimal
 from typing import Any
 
 import pytest
 import redis
 
+from harness.holding import held
 from harness.redis_server import redis_server
+from sluicegate._core import Estimates, Excess, Lease
 from sluicegate.admission import (
     SESSIONS,
     SETTLE,
     TAKE,
-    Admitted,
     Ask,
     Changes,
     Counters,
-    Estimates,
-    Excess,
     Keyring,
     Limiter,
-    Moment,
     Place,
     SharedCounters,
-    Wish,
-    openai,
 )
-from sluicegate.admission.limits import Used
 from sluicegate.config import load_data
 
 # A minute before a day, a week and a month end at once: Sunday, 31 January 2027, 23:59.
@@ -52,9 +46,17 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = START
+        self._counters: list[Counters] = []
 
-    def now(self) -> Moment:
-        return Moment(self.at, self.at)
+    def show(self, counters: Counters) -> None:
+        """`counters` go by this one."""
+        self._counters.append(counters)
+        counters.clock.hold(self.at, self.at)
+
+    def move(self, at: float) -> None:
+        self.at = at
+        for counters in self._counters:
+            counters.clock.hold(at, at)
 
 
 class Gateway:
@@ -71,7 +73,7 @@ class Gateway:
             for source in (TAKE, SETTLE)
         )
         self.counters = SharedCounters(UTC, "local")
-        self.counters.now = clock.now  # type: ignore[method-assign]
+        clock.show(self.counters)
         self.counters.ask, self.counters.tell = self.ask, self.tell
         self.calls = 0
         self.settle({}, follows="-")
@@ -109,10 +111,10 @@ class Gateway:
         self._server.set("now", repr(self._clock.at))
 
 
-class Plain(Counters):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(UTC)
-        self.now = clock.now  # type: ignore[method-assign]
+def plain_counters(clock: Clock) -> Counters:
+    counters = Counters(UTC)
+    clock.show(counters)
+    return counters
 
 
 LIMITS = {
@@ -124,7 +126,9 @@ LIMITS = {
 }
 
 
-def limiter_of(counters: Counters, limits: dict[str, Any] = LIMITS) -> tuple[Limiter, Any]:
+def limiter_of(
+    counters: Counters, limits: dict[str, Any] = LIMITS, estimates: Estimates | None = None
+) -> tuple[Limiter, Any]:
     data = {
         "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
         "models": {"m": "local", "n": "local"},
@@ -135,16 +139,19 @@ def limiter_of(counters: Counters, limits: dict[str, Any] = LIMITS) -> tuple[Lim
     }
     config = load_data(data, {})
     [caller] = Keyring(config).callers
-    return Limiter(config, counters, Estimates()), caller
+    return Limiter(config, counters, estimates or Estimates()), caller
 
 
-def asked(limiter: Limiter, caller: Any, model: str, input: int, output: int) -> Admitted | Excess:
-    found: list[Any] = []
-    wish = Wish(caller, model, None, input, output)
-    limiter.admit(wish, lambda i, o: Decimal(i + o) / 1_000_000, found.append)
-    [answer] = found
-    assert isinstance(answer, Admitted | Excess)
-    return answer
+def asked(limiter: Limiter, caller: Any, model: str, input: int, output: int) -> Lease | Excess:
+    return held(limiter, caller, input, output, model=model)
+
+
+def end(lease: Lease, used: tuple[int, int, int | None] | None) -> None:
+    """It has used so much of input and output, and cost so much; None: it did not run."""
+    if used is None:
+        lease.unused()
+    else:
+        lease.ended(*used, failed=False)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -152,23 +159,23 @@ def test_the_scripts_decide_as_the_counters_of_one_process(empty: "redis.Redis",
     chance = random.Random(seed)
     clock = Clock()
     gateways = [Gateway(empty, clock, name) for name in ("one", "two")]
-    shared = [limiter_of(gateway.counters) for gateway in gateways]
-    plain = limiter_of(Plain(clock))
-    running: list[tuple[Admitted, Admitted]] = []
+    # What one has learnt, all expect.
+    estimates = Estimates()
+    shared = [limiter_of(gateway.counters, estimates=estimates) for gateway in gateways]
+    plain = limiter_of(plain_counters(clock), estimates=estimates)
+    running: list[tuple[Lease, Lease]] = []
     refusals = 0
     for _ in range(250):
         # Servers tell the time in whole microseconds.
-        clock.at = round(clock.at + chance.choice([0, 0, 0.4, 3, 3, 9, 61 * (chance.random() < 0.1)]), 6)
+        clock.move(round(clock.at + chance.choice([0, 0, 0.4, 3, 3, 9, 61 * (chance.random() < 0.1)]), 6))
         for gateway in gateways:
             # Else what it holds would stop to count.
             gateway.settle({})
         if running and chance.random() < 0.5:
             one, other = running.pop(chance.randrange(len(running)))
-            used = chance.choice(
-                [Used(1, 90, 10**8), Used(1, 400, 4 * 10**8), Used(0, 0, 0), Used(1, 0, None)]
-            )
-            one.lease.settle(used)
-            other.lease.settle(used)
+            used = chance.choice([(80, 10, 10**8), (100, 300, 4 * 10**8), None, (0, 0, None)])
+            for lease in (one, other):
+                end(lease, used)
             continue
         model, input, output = (
             chance.choice("mn"),
@@ -178,11 +185,9 @@ def test_the_scripts_decide_as_the_counters_of_one_process(empty: "redis.Redis",
         found = asked(*chance.choice(shared), model, input, output)
         expected = asked(*plain, model, input, output)
         assert type(found) is type(expected)
-        if isinstance(found, Admitted) and isinstance(expected, Admitted):
+        if isinstance(found, Lease) and isinstance(expected, Lease):
             running.append((found, expected))
-            assert openai(found.lease.limits, found.lease.clock) == openai(
-                expected.lease.limits, expected.lease.clock
-            )
+            assert found.headers("openai") == expected.headers("openai")
         elif isinstance(found, Excess) and isinstance(expected, Excess):
             refusals += 1
             assert (found.limit.name, found.never, found.used) == (
@@ -193,8 +198,8 @@ def test_the_scripts_decide_as_the_counters_of_one_process(empty: "redis.Redis",
             assert found.wait == pytest.approx(expected.wait, abs=0.001)
     assert 20 < refusals < 200
     for one, other in running:
-        one.lease.settle(Used(1, 10, 10))
-        other.lease.settle(Used(1, 10, 10))
+        end(one, (5, 5, 10))
+        end(other, (5, 5, 10))
     # Nothing is held any more, and nothing that does not count is kept for good.
     for key in empty.keys("{sluicegate}:*"):
         assert b":concurrent:" not in key
@@ -206,14 +211,14 @@ def test_a_gateway_that_is_not_heard_of_holds_nothing(empty: "redis.Redis") -> N
     dead, living = Gateway(empty, clock, "dead"), Gateway(empty, clock, "living")
     one, other = (limiter_of(gateway.counters, {"concurrent": 2}) for gateway in (dead, living))
     for _ in range(2):
-        assert isinstance(asked(*one, "m", 1, 1), Admitted)
+        assert isinstance(asked(*one, "m", 1, 1), Lease)
     assert isinstance(asked(*other, "m", 1, 1), Excess)
-    clock.at += 14
+    clock.move(clock.at + 14)
     assert living.settle({})[2] == 2
     assert isinstance(asked(*other, "m", 1, 1), Excess)
-    clock.at += 2
+    clock.move(clock.at + 2)
     assert living.settle({})[2] == 1
-    assert isinstance(asked(*other, "m", 1, 1), Admitted)
+    assert isinstance(asked(*other, "m", 1, 1), Lease)
 
 
 def test_a_session_that_another_follows_does_nothing_any_more(empty: "redis.Redis") -> None:
@@ -229,7 +234,10 @@ def test_a_session_that_another_follows_does_nothing_any_more(empty: "redis.Redi
     # Opening it again, where the answer was lost, says so again.
     assert gateway.settle({}, follows="first")[3].decode() == f"closed {before.decode()}"
     gateway.name = "first"
-    ask = Ask(gateway.counters, limiter._limits(Wish(caller, "m", None, 1, 1)), _demand(), print, clock.now())
+    wanted = limiter.limits(caller, "m", None)
+    demand = wanted.demand(1, 1, lambda input, output: 1)
+    assert demand is not None
+    ask = Ask(gateway.counters, wanted, demand)
     assert gateway.take(ask) == [b"gone"]
     assert gateway.settle({Place(ask.keys[0], "held", 0): 5}) == [b"gone"]
 
@@ -251,12 +259,6 @@ def test_a_session_that_is_opened_late_once_more_forgets_nothing(empty: "redis.R
     assert empty.hgetall(SESSIONS) == known, "it is closed for good"
 
 
-def _demand() -> Any:
-    from sluicegate.admission.limits import Demand
-
-    return Demand(1, 1, 1, 1, 1)
-
-
 def test_large_sums_are_exact(empty: "redis.Redis") -> None:
     """Costs are in 10⁻¹² USD: those of a large budget are beyond what a Lua number holds exactly."""
     clock = Clock()
@@ -265,14 +267,14 @@ def test_large_sums_are_exact(empty: "redis.Redis") -> None:
     name = b""
     for _ in range(4):
         admitted = asked(*limits, "m", 1, 1)
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Lease)
         name = max(key for key in empty.keys("*:cost:*") if isinstance(key, bytes))
-        admitted.lease.settle(Used(1, 2, 10**15 + 1))
+        end(admitted, (1, 1, 10**15 + 1))
     assert empty.get(name) == str(4 * (10**15 + 1)).encode()
     empty.set(name, str(8 * 10**17 + 1), keepttl=True)
     admitted = asked(*limits, "m", 1, 1)
-    assert isinstance(admitted, Admitted)
-    admitted.lease.settle(Used(1, 2, 3))
+    assert isinstance(admitted, Lease)
+    end(admitted, (1, 1, 3))
     assert empty.get(name) == str(8 * 10**17 + 4).encode()
 
 
@@ -281,11 +283,11 @@ def test_no_more_is_given_back_than_is_there(empty: "redis.Redis") -> None:
     gateway = Gateway(empty, clock, "one")
     limits = limiter_of(gateway.counters, {"tokens": ["1000/minute", "1000/day"]})
     admitted = asked(*limits, "m", 100, 400)
-    assert isinstance(admitted, Admitted)
+    assert isinstance(admitted, Lease)
     for key in empty.keys("*:tokens:*"):
         # The server was started again meanwhile, and has lost what was taken.
         empty.delete(key)
-    admitted.lease.settle(Used(1, 0, 0))
+    end(admitted, None)
     again = asked(*limits, "m", 500, 500)
-    assert isinstance(again, Admitted)
+    assert isinstance(again, Lease)
     assert isinstance(asked(*limits, "m", 1, 1), Excess)

@@ -1,97 +1,41 @@
-"""What counts within a window, beside a plain reference that remembers each request."""
+"""When days, weeks and months begin and end, and windows that go by it; the rest is tested in Rust."""
 
-import random
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from sluicegate.admission.windows import CalendarWindow, Moment, SlidingWindow, bounds
+from sluicegate._core import Clock, Window
+from sluicegate.admission.windows import Calendar, bounds
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
 
 
-def at(seconds: float) -> Moment:
-    return Moment(1000.0 + seconds, START + seconds)
+class Held:
+    """A clock that stands still, and what it has asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Calendar] = []
+        self.clock = Clock(self._bounds)
+        self.at(0)
+
+    def at(self, seconds: float) -> None:
+        self.clock.hold(1000.0 + seconds, START + seconds)
+
+    def _bounds(self, unit: Calendar, wall: float) -> tuple[int, float]:
+        self.asked.append(unit)
+        return bounds(UTC, unit, wall)
 
 
-def test_what_was_used_leaves_a_minute_after_the_minute_and_at_most_a_twelfth_late() -> None:
-    window = SlidingWindow("minute")
-    window.advance(at(3))
+def test_what_was_used_leaves_a_minute_after_the_minute() -> None:
+    held = Held()
+    window = Window(held.clock, "minute")
     window.add(7)
-    window.advance(at(62.9))
-    assert window.used == 7
-    window.advance(at(68.1))
-    assert window.used == 0
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_no_minute_ever_has_more_than_its_limit(seed: int) -> None:
-    chance = random.Random(seed)
-    window, limit, now = SlidingWindow("minute"), 40, 0.0
-    admitted: list[tuple[float, int]] = []
-    refused_though_free = 0
-    for _ in range(3000):
-        now += chance.choice([0.0, 0.01, 0.3, 2.0, 7.0, 61.0])
-        amount = chance.randint(1, 9)
-        window.advance(at(now))
-        within = sum(size for when, size in admitted if now - when < 60)
-        late = sum(size for when, size in admitted if now - when < 65)
-        if window.used + amount <= limit:
-            assert within + amount <= limit
-            window.add(amount)
-            admitted.append((now, amount))
-        else:
-            # The slice in which the oldest of them lies counts whole.
-            assert late + amount > limit
-            refused_though_free += within + amount <= limit
-    assert admitted
-    assert refused_though_free
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_what_is_settled_is_what_was_used(seed: int) -> None:
-    """Reserved, and settled later, in any order: after that nothing is left of what was reserved too much."""
-    chance = random.Random(seed)
-    window, now = SlidingWindow("minute"), 0.0
-    running: list[tuple[int, int]] = []
-    for _ in range(2000):
-        now += chance.choice([0.0, 0.5, 3.0, 30.0])
-        window.advance(at(now))
-        if running and chance.random() < 0.5:
-            place, reserved = running.pop(chance.randrange(len(running)))
-            window.correct(place, chance.randint(0, 20) - reserved)
-        else:
-            running.append((window.add(10), 10))
-        assert window.used >= 0
-        assert window.used == sum(window._amounts)
-    window.advance(at(now + 66))
-    assert window.used == 0
-
-
-def test_a_debt_counts_from_when_it_is_known() -> None:
-    window = SlidingWindow("minute")
-    window.advance(at(0))
-    place = window.add(10)
-    window.advance(at(50))
-    window.correct(place, 90)
-    window.advance(at(100))
-    assert window.used == 90
-
-
-def test_the_wait_is_until_there_is_room() -> None:
-    window = SlidingWindow("minute")
-    for second in range(0, 50, 10):
-        window.advance(at(second))
-        window.add(10)
-    moment = at(50)
-    window.advance(moment)
-    wait = window.wait(10, 50, moment)
-    after = at(50 + wait + 0.001)
-    window.advance(at(50 + wait - 0.1))
-    assert window.used + 10 > 50
-    window.advance(after)
-    assert window.used + 10 <= 50
+    held.at(59.9)
+    assert (window.used, round(window.reset, 3)) == (7, 5.1)
+    held.at(65.1)
+    assert (window.used, window.reset) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -130,37 +74,48 @@ def test_the_wait_is_until_there_is_room() -> None:
     ],
 )
 def test_calendar_windows_are_those_of_the_time_zone(
-    unit: str, zone: str, moment: str, begins: str, ends: str
+    unit: Calendar, zone: str, moment: str, begins: str, ends: str
 ) -> None:
     wall = datetime.fromisoformat(moment).timestamp()
-    found = bounds(unit, ZoneInfo(zone), wall)  # type: ignore[arg-type]
+    found = bounds(ZoneInfo(zone), unit, wall)
     assert found == (datetime.fromisoformat(begins).timestamp(), datetime.fromisoformat(ends).timestamp())
 
 
-def test_a_request_belongs_to_the_day_in_which_it_was_admitted() -> None:
-    window = CalendarWindow("day", UTC)
-    window.advance(at(0))
-    place = window.add(10)
-    window.advance(at(13 * 3600))
-    assert window.used == 0
-    window.correct(place, 5)
-    assert window.used == 0
+def test_a_day_is_asked_for_once() -> None:
+    held = Held()
+    window, other = Window(held.clock, "day"), Window(held.clock, "month")
+    assert held.asked == []
+    window.add(10)
+    other.add(20)
+    assert window.span == bounds(UTC, "day", START)
+    assert held.asked == ["day", "week", "month"]
+    held.at(12 * 3600)
+    assert (window.used, other.used) == (0, 20)
+    # The 22nd is a Sunday.
+    assert held.asked[3:] == ["day", "week"]
 
 
 def test_a_clock_that_is_set_back_begins_no_day_again() -> None:
-    window = CalendarWindow("day", UTC)
-    window.advance(at(0))
+    held = Held()
+    window = Window(held.clock, "day")
     window.add(10)
-    window.advance(at(-24 * 3600))
+    held.at(-24 * 3600)
     assert window.used == 10
 
 
 def test_the_ledger_raises_a_window_and_never_lowers_it() -> None:
-    window = CalendarWindow("day", UTC)
-    window.advance(at(0))
-    place = window.recall(START, at(0))
+    held = Held()
+    window = Window(held.clock, "day")
+    place = window.recall(START)
     assert place is not None
     window.raise_to(place, 50)
     window.raise_to(place, 20)
     window.raise_to(place - 86400, 99)
     assert window.used == 50
+
+
+def test_a_servers_clock_is_everybodys() -> None:
+    clock = Clock(partial(bounds, UTC))
+    window = Window(clock, "day")
+    clock.hear(START + 5 * 86400)
+    assert window.span == bounds(UTC, "day", START + 5 * 86400)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sluicegate.admission import Caller, Counters, Estimates, Keyring, Limiter, key_digest
+from sluicegate._core import Estimates
+from sluicegate.admission import Caller, Counters, Keyring, Limiter, key_digest
 from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import MISSING_KEY, MISSING_MODEL, UNKNOWN_KEY, Admission, Refusal
 from sluicegate.gateway.errors import refused

@@ -4,17 +4,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC
-from decimal import Decimal
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
+from harness.holding import hold
 from harness.redis_server import RedisServer, redis_server
-from sluicegate._core import Decisions
-from sluicegate.admission import Admitted, Estimates, Keyring, Limiter, SharedCounters, Wish
-from sluicegate.admission.limits import Used
+from sluicegate._core import Decisions, Estimates, Lease
+from sluicegate.admission import Keyring, Later, Limiter, SharedCounters
 from sluicegate.config import load_data
 from sluicegate.gateway import counting
 from sluicegate.gateway.counting import Counting
@@ -132,14 +131,17 @@ class Gateway:
         await self.deciding.stop(0)
         await asyncio.to_thread(self.counting.close)
 
-    async def admitted(self, input: int) -> Admitted:
+    async def admitted(self, input: int) -> Lease:
         found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        wish = Wish(self._caller, "m", None, input, 50)
-        self._limiter.admit(wish, lambda i, o: Decimal(i + o), found.set_result)
+        answer = hold(self._limiter, self._caller, input, 50)
+        if isinstance(answer, Later):
+            answer.then(found.set_result)
+        else:
+            found.set_result(answer)
         self.wake()
         async with asyncio.timeout(WAIT_SECONDS):
             answer = await found
-        assert isinstance(answer, Admitted)
+        assert isinstance(answer, Lease)
         return answer
 
 
@@ -186,12 +188,15 @@ async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
     async def one(gateway: Gateway) -> None:
         admitted = await gateway.admitted(chance.randint(1, 100))
         await asyncio.sleep(chance.choice([0, 0, 0.002, 0.01]))
-        used = chance.choice([Used(1, 7, 10**7), Used(1, 900, 9 * 10**8), Used(0, 0, 0)])
-        admitted.lease.settle(used)
+        tokens = chance.choice([7, 900, 0])
+        if tokens:
+            admitted.ended(tokens, 0, tokens * 10**6, failed=False)
+        else:
+            admitted.unused()
         gateway.wake()
-        expected["requests"] += used.requests
-        expected["tokens"] += used.tokens
-        expected["cost"] += used.cost or 0
+        expected["requests"] += tokens > 0
+        expected["tokens"] += tokens
+        expected["cost"] += tokens * 10**6
 
     # Before anything fails, so that the totals are there.
     await asyncio.gather(*(one(gateway) for gateway in gateways))

@@ -2,12 +2,13 @@
 
 import hashlib
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from sluicegate.admission import Admitted, Caller, Counters, Estimates, Excess, Keyring, Limiter, Wish
+from harness.holding import held
+from sluicegate._core import Estimates, Excess, Lease
+from sluicegate.admission import Caller, Counters, Keyring, Limiter
 from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import KEYS_UNAVAILABLE, UNKNOWN_KEY, Admission, Refusal
 from sluicegate.gateway.notices import Notices
@@ -181,17 +182,14 @@ def test_a_key_whose_limits_are_not_there_ends_alone() -> None:
 # === limits ===
 
 
-def asked(here: Admission, caller: Caller) -> Admitted | Excess | None:
-    answers: list[Any] = []
-    here.limiter.admit(Wish(caller, "m", None, 10, 10), lambda i, o: Decimal(0), answers.append)
-    (answer,) = answers
-    return answer  # type: ignore[no-any-return]
+def asked(here: Admission, caller: Caller) -> Lease | Excess:
+    return held(here.limiter, caller, 10, 10)
 
 
 def admitted(here: Admission, text: str) -> bool:
     found = asked(here, identified(here.identify(digest(text), True)))
-    if isinstance(found, Admitted):
-        found.ended(10, 10, "0", failed=False)
+    if isinstance(found, Lease):
+        found.ended(10, 10, 0, failed=False)
     return not isinstance(found, Excess)
 
 
@@ -232,10 +230,10 @@ def test_a_caller_has_its_limits_also_for_what_is_done_without_a_request() -> No
     caller = here.owner(f"id:{LAB}")
     assert caller.name == "lab"
     for expected in (True, True, False):
-        assert isinstance(asked(here, caller), Admitted) is expected
+        assert isinstance(asked(here, caller), Lease) is expected
     other = here.owner("id:s-1")
-    assert isinstance(asked(here, other), Admitted)
-    assert asked(here, here.owner("id:gone")) is None
+    assert isinstance(asked(here, other), Lease)
+    assert not here.limiter.limits(here.owner("id:gone"), "m", None)
 
 
 def test_own_limits_make_the_engines_estimate_inputs() -> None:

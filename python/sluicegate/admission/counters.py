@@ -1,12 +1,13 @@
 """All counters of one process, by what they count. For the thread that decides."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import tzinfo
+from functools import partial
 from typing import Literal
 
-from sluicegate.admission.limits import Demand, Excess, Lease, Limit, admit
-from sluicegate.admission.windows import CounterKey, InProgress, Moment, Window, window_for
+from sluicegate._core import Clock, Demand, Excess, Lease, Limits, Window
+from sluicegate.admission.windows import CounterKey, bounds
 
 MOST_USERS = 100_000
 """Users whose counters are kept; those that have been idle longest go first."""
@@ -18,7 +19,42 @@ _LOOKED_AT = 8
 Unavailable = Literal["unavailable"]
 """Nobody knows what is used, and then nothing is let in."""
 
-Then = Callable[[Lease | Excess | Unavailable], None]
+Answer = Lease | Excess | Unavailable
+
+
+class Later:
+    """An answer that others have to be asked for. For the thread that decides."""
+
+    __slots__ = ("_answer", "_tell")
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+        self._tell: Callable[[Answer], None] | None = None
+
+    def then(self, tell: Callable[[Answer], None]) -> None:
+        """Have `tell` called with the answer, by this thread, when it is there."""
+        self._tell = tell
+        if self._answer is not None:
+            tell(self._answer)
+
+    def answer(self, answer: Answer) -> None:
+        """It is there."""
+        self._answer = answer
+        if self._tell is not None:
+            self._tell(answer)
+
+
+class User:
+    """The windows of one of the people behind a caller, and the limits that are bound to them."""
+
+    __slots__ = ("limits", "limits_of", "windows")
+
+    def __init__(self) -> None:
+        self.windows: dict[CounterKey, Window] = {}
+        self.limits: dict[tuple[str, str], Limits] = {}
+        """By the key and the model of requests."""
+        self.limits_of = 0
+        """The `Limiter` that they are of, by its number."""
 
 
 class Counters:
@@ -29,40 +65,39 @@ class Counters:
 
     def __init__(self, zone: tzinfo) -> None:
         self.zone = zone
-        self._windows: dict[CounterKey, Window] = {}
-        self._users: OrderedDict[str, dict[CounterKey, Window]] = OrderedDict()
-
-    def now(self) -> Moment:
+        self.clock = Clock(partial(bounds, zone))
         """The present, as the windows count it."""
-        return Moment.now()
+        self._windows: dict[CounterKey, Window] = {}
+        self._users: OrderedDict[str, User] = OrderedDict()
 
-    def admit(self, limits: Sequence[Limit], demand: Demand, then: Then) -> None:
-        """Hold `demand` against `limits`, all of them or none. `then` is called with the answer, now or
-        later, by this thread.
-        """
-        clock = self.now()
-        found = admit(limits, demand, clock)
-        then(found if isinstance(found, Excess) else Lease(limits, found, clock, now=self.now))
+    def admit(self, limits: Limits, demand: Demand) -> Answer | Later:
+        """Hold `demand` against `limits`, all of them or none."""
+        return limits.admit(demand)
 
     def window(self, key: CounterKey) -> Window:
         """The one window of `key`, made where there is none."""
         known = self._windows.get(key)
         if known is None:
-            known = self._windows[key] = self._made(key)
+            known = self._windows[key] = Window(self.clock, key.window)
         return known
 
-    def user_window(self, user: str, key: CounterKey) -> Window:
-        """As `window`, for one of many that a client may make up: the longest idle are forgotten."""
-        windows = self._users.get(user)
-        if windows is None:
-            windows = self._users[user] = {}
+    def user(self, subject: str) -> User:
+        """One of many that a client may make up: the longest idle are forgotten."""
+        user = self._users.get(subject)
+        if user is None:
+            user = self._users[subject] = User()
             if len(self._users) > MOST_USERS:
                 self._forget_one()
         else:
-            self._users.move_to_end(user)
+            self._users.move_to_end(subject)
+        return user
+
+    def user_window(self, subject: str, key: CounterKey) -> Window:
+        """As `window`, for one of these."""
+        windows = self.user(subject).windows
         known = windows.get(key)
         if known is None:
-            known = windows[key] = self._made(key)
+            known = windows[key] = Window(self.clock, key.window)
         return known
 
     def known(self, key: CounterKey) -> Window | None:
@@ -71,13 +106,10 @@ class Counters:
 
     def _forget_one(self) -> None:
         for _ in range(_LOOKED_AT):
-            user, windows = next(iter(self._users.items()))
+            subject, user = next(iter(self._users.items()))
             # Whoever has a request under way would get room for it twice.
-            if any(key.resource == "concurrent" and window.used for key, window in windows.items()):
-                self._users.move_to_end(user)
+            if any(key.resource == "concurrent" and window.used for key, window in user.windows.items()):
+                self._users.move_to_end(subject)
             else:
-                del self._users[user]
+                del self._users[subject]
                 return
-
-    def _made(self, key: CounterKey) -> Window:
-        return InProgress() if key.window == "" else window_for(key.window, self.zone)

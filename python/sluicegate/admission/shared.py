@@ -4,15 +4,14 @@ The windows here are what was last heard of those: they tell clients what is lef
 lost they are what this gateway goes by. They count in the server's time, as the scripts do.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from importlib.resources import files
 from typing import NamedTuple
 
-from sluicegate.admission.counters import Counters, Then
-from sluicegate.admission.limits import Changes, Demand, Excess, Held, Lease, Limit, admit, refused, take
-from sluicegate.admission.windows import CalendarWindow, CounterKey, Moment, SlidingWindow
+from sluicegate._core import Demand, Lease, Limit, Limits
+from sluicegate.admission.counters import Answer, Counters, Later
+from sluicegate.admission.windows import CounterKey
 from sluicegate.config import CountersLost
 
 TAKE = files("sluicegate.admission").joinpath("take.lua").read_text()
@@ -24,6 +23,19 @@ SESSIONS = f"{_PREFIX}sessions"
 
 # Of one request: what an upstream makes up must not overflow the server's counters.
 MOST = 2**52
+
+
+class Held(NamedTuple):
+    """What a request holds of one limit."""
+
+    limit: Limit
+    place: int
+    """Where it was counted, as its window has it."""
+    amount: int
+
+
+Changes = Sequence[Held]
+"""What is to be added where, or, below zero, taken away."""
 
 
 class Counter(NamedTuple):
@@ -41,9 +53,9 @@ class Counter(NamedTuple):
         """`began`: of a calendar window; of others it says nothing."""
         key, window = limit.key, limit.window
         kind, since = "held", ""
-        if isinstance(window, SlidingWindow):
-            kind = f"{window.seconds:.0f}"
-        elif isinstance(window, CalendarWindow):
+        if window.slice is not None:
+            kind = f"{window.slice:.0f}"
+        elif key.window:
             kind, since = "total", str(began)
         # Names that others choose stand last, and after their length: no two counters have one key.
         name = f"{key.resource}:{key.window}:{since}:{len(key.model)}:{key.model}:{key.subject}"
@@ -75,18 +87,16 @@ class Total(NamedTuple):
     """What this gateway knows to be used."""
 
 
-class Ask:
+class Ask(Later):
     """A request on its way to the server. Made and answered by the thread that decides."""
 
-    __slots__ = ("_counters", "_demand", "_limits", "_owner", "_then", "arguments", "totals", "tries")
+    __slots__ = ("_counters", "_demand", "_limits", "_owner", "arguments", "totals", "tries")
 
-    def __init__(
-        self, owner: "SharedCounters", limits: Sequence[Limit], demand: Demand, then: Then, clock: Moment
-    ) -> None:
+    def __init__(self, owner: "SharedCounters", limits: Limits, demand: Demand) -> None:
+        super().__init__()
         self._owner = owner
         self._limits = limits
         self._demand = demand
-        self._then = then
         self._counters: list[Counter] = []
         self.arguments: list[str] = []
         """Of `take`, from the first limit's on."""
@@ -96,13 +106,11 @@ class Ask:
         """How often it was asked in vain. For whoever asks."""
         for limit in limits:
             resource, window = limit.resource, limit.window
-            window.advance(clock)
-            calendar = window if isinstance(window, CalendarWindow) else None
-            counter = Counter.of(limit, 0 if calendar is None else calendar.began)
-            if calendar is not None:
-                total = Total(limit.key, calendar.began, calendar.ends, calendar.used)
-                self.totals[counter.name] = total
-            amount = demand.of(resource)
+            began, ends = window.span or (0, 0.0)
+            counter = Counter.of(limit, began)
+            if counter.kind == "total":
+                self.totals[counter.name] = Total(limit.key, began, ends, window.used)
+            amount = demand.of(limit)
             sure = demand.input if resource == "tokens" else amount
             numbers = (limit.amount, min(amount, MOST), min(sure, MOST))
             self._counters.append(counter)
@@ -117,7 +125,7 @@ class Ask:
         """What the server has counted for it, if it let it in at this time of its own."""
         found = []
         for (name, kind, began), limit in zip(self._counters, self._limits, strict=True):
-            amount = min(self._demand.of(limit.resource), MOST)
+            amount = min(self._demand.of(limit), MOST)
             place = began if kind in ("held", "total") else int(at / float(kind))
             if amount:
                 found.append((Place(name, kind, place), amount))
@@ -125,40 +133,39 @@ class Ask:
 
     def answered(self, verdict: str, at: float, texts: Sequence[bytes]) -> None:
         """What the server says, at this time of its own: `taken` or `over`."""
-        clock = self._owner.heard(at)
+        self._owner.clock.hear(at)
         held, over = [], []
-        for limit, counter, text in zip(self._limits, self._counters, texts, strict=True):
+        limits = zip(self._limits, self._counters, texts, strict=True)
+        for position, (limit, counter, text) in enumerate(limits):
             mark, used, *slices = map(int, text.split())
             window, place = limit.window, counter.began
-            if isinstance(window, SlidingWindow):
-                place = int(at / window.seconds)
-                window.load(place, dict(zip(slices[::2], slices[1::2], strict=True)))
-            elif isinstance(window, CalendarWindow):
-                window.load(place, used)
+            if window.slice is not None:
+                place = int(at / window.slice)
+                window.load_slices(place, list(zip(slices[::2], slices[1::2], strict=True)))
+            elif counter.kind == "total":
+                window.load_total(place, used)
             elif verdict == "taken":
                 window.add(mark)
             if verdict == "taken":
-                held.append(Held(limit, place, mark))
+                held.append((place, mark))
             elif mark:
-                over.append((limit, used))
+                over.append((position, used))
         if verdict == "taken":
-            self._then(Lease(self._limits, held, clock, now=self._owner.now, tell=self._owner.tell))
+            self.answer(self._limits.taken(self._demand, held, self._owner.told))
         else:
-            self._then(refused(self._limits, over, self._demand, clock))
+            self.answer(self._limits.refused(self._demand, over))
 
     def failed(self) -> None:
         """The server does not answer."""
-        self._owner.admit_alone(self._limits, self._demand, self._then)
+        self.answer(self._owner.admit_alone(self._limits, self._demand))
 
 
 class SharedCounters(Counters):
-    """For the thread that decides, but for what says otherwise."""
+    """For the thread that decides, but for what says otherwise. Their clock is the server's."""
 
     def __init__(self, zone: tzinfo, when_lost: CountersLost) -> None:
         super().__init__(zone)
         self.when_lost = when_lost
-        # Until the server says what time it is.
-        self._ahead = time.time() - time.monotonic()
         # While it is lost, the server is not asked.
         self.lost = False
         self.gateways = 1
@@ -168,37 +175,23 @@ class SharedCounters(Counters):
         self.tell: Callable[[Changes], None] = lambda changes: None
         """Tells the server what was used."""
 
-    def now(self) -> Moment:
-        """The server's time, as far as it is known."""
-        at = time.monotonic() + self._ahead
-        return Moment(at, at)
-
-    def heard(self, at: float) -> Moment:
-        """The server's time is `at`."""
-        self._ahead = at - time.monotonic()
-        return Moment(at, at)
-
-    def admit(self, limits: Sequence[Limit], demand: Demand, then: Then) -> None:
+    def admit(self, limits: Limits, demand: Demand) -> Answer | Later:
         if self.lost:
-            self.admit_alone(limits, demand, then)
-        else:
-            self.ask(Ask(self, limits, demand, then, self.now()))
+            return self.admit_alone(limits, demand)
+        ask = Ask(self, limits, demand)
+        self.ask(ask)
+        return ask
 
-    def admit_alone(self, limits: Sequence[Limit], demand: Demand, then: Then) -> None:
+    def admit_alone(self, limits: Limits, demand: Demand) -> Answer:
         """Without the server: as if every gateway did what this one does."""
         if self.when_lost == "refuse":
-            then("unavailable")
-            return
-        clock = self.now()
-        times = max(1, self.gateways)
-        if self.when_lost == "allow":
-            for limit in limits:
-                limit.window.advance(clock)
-            found: Changes | Excess = take(limits, demand, times)
-        else:
-            found = admit(limits, demand, clock, times)
-        if isinstance(found, Excess):
-            then(found)
-            return
-        self.tell(found)
-        then(Lease(limits, found, clock, times=times, now=self.now, tell=self.tell))
+            return "unavailable"
+        hold = limits.take if self.when_lost == "allow" else limits.admit
+        answer = hold(demand, max(1, self.gateways), self.told)
+        if isinstance(answer, Lease):
+            self.told(answer.held)
+        return answer
+
+    def told(self, changes: Sequence[tuple[Limit, int, int]]) -> None:
+        """These are the changes that the server is to be told."""
+        self.tell([Held(*change) for change in changes])

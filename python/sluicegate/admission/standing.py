@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sluicegate.admission.limiter import Admitted
-from sluicegate.admission.limits import Limit
-from sluicegate.admission.windows import Moment, Resource
+from sluicegate._core import Lease, Limit
+from sluicegate.admission.windows import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +26,15 @@ class Standing:
     """Seconds until nothing of what is counted by now counts."""
 
 
-def standing(limits: Iterable[Limit], under_way: Iterable[Admitted], clock: Moment) -> list[Standing]:
-    """How each of `limits` stands now, at `clock`; `under_way`: all that was let in and has not ended. Where
-    several machines share the counters, it is what this one heard last. For the thread that decides.
+def standing(limits: Iterable[Limit], under_way: Iterable[Lease]) -> list[Standing]:
+    """How each of `limits` stands now; `under_way`: all that was let in and has not ended. Where several
+    machines share the counters, it is what this one heard last. For the thread that decides.
     """
     known = {id(limit.window): limit for limit in limits}
     reserved = _reserved(known, under_way)
     found = []
     for place, limit in known.items():
         window = limit.window
-        window.advance(clock)
         used = max(0, window.used)
         found.append(
             Standing(
@@ -48,19 +46,19 @@ def standing(limits: Iterable[Limit], under_way: Iterable[Admitted], clock: Mome
                 # A request may have been let in before this window began, and the estimate of a cost is cut.
                 reserved=min(reserved[place], used),
                 remaining=max(0, limit.amount - used),
-                reset=window.reset(clock),
+                reset=window.reset,
             )
         )
     return found
 
 
-def _reserved(known: Mapping[int, Limit], under_way: Iterable[Admitted]) -> dict[int, int]:
+def _reserved(known: Mapping[int, Limit], under_way: Iterable[Lease]) -> dict[int, int]:
     """By the identity of its window: what requests under way hold of each limit."""
     reserved = dict.fromkeys(known, 0)
-    for admitted in under_way:
-        demand = admitted.demand
-        for limit in admitted.lease.limits:
+    for lease in under_way:
+        demand = lease.demand
+        for limit in lease.limits:
             place = id(limit.window)
             if place in reserved:
-                reserved[place] += demand.of(limit.resource)
+                reserved[place] += demand.of(limit)
     return reserved

@@ -27,7 +27,7 @@ from sluicegate.config.names import target as alias_target
 from sluicegate.config.own import load_own
 from sluicegate.config.passthrough import PassthroughConfig
 from sluicegate.config.policies import PolicyConfig
-from sluicegate.config.prices import PriceConfig, TierConfig
+from sluicegate.config.prices import PriceConfig, TierConfig, picodollars
 from sluicegate.config.profiles import (
     GENERIC,
     Profile,
@@ -112,6 +112,7 @@ __all__ = [
     "load_data",
     "load_file",
     "load_own",
+    "picodollars",
     "profile",
     "profile_at",
     "profile_of_owner",

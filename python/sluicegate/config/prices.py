@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
@@ -21,9 +21,16 @@ from sluicegate.config.values import (
 
 # More digits than a price and a coefficient have together.
 _EXACT = Context(prec=60)
+# A cost has at most as many as a price and a count have together.
+_WIDE = Context(prec=120)
 
 # What costs the one price where no coefficient says otherwise; the other kinds are parts of these.
 _ONCE = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
+
+
+def picodollars(amount: Decimal) -> int:
+    """USD as a whole number of 10**-12 USD, in which the ledger and limits count, rounded half up."""
+    return int(amount.scaleb(12, _WIDE).to_integral_value(ROUND_HALF_UP))
 
 
 class _Rates(Section):

@@ -3,20 +3,10 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal
 
-from sluicegate.admission import (
-    LONGEST_USER,
-    Admitted,
-    Caller,
-    Excess,
-    Keyring,
-    Limiter,
-    Spending,
-    Unavailable,
-    Wish,
-)
+from sluicegate._core import Excess, Lease
+from sluicegate.admission import LONGEST_USER, Answer, Caller, Keyring, Later, Limiter, Spending
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
 
@@ -41,6 +31,13 @@ UNKNOWN_KEY = Refusal("unknown_key")
 KEYS_UNAVAILABLE = Refusal("keys_unavailable")
 MISSING_MODEL = Refusal("missing_model")
 LIMITS_UNAVAILABLE = Refusal("limits_unavailable")
+
+
+def told(answer: Answer) -> Lease | Refusal:
+    """What counters answer, as the gateway has it."""
+    if isinstance(answer, Lease):
+        return answer
+    return LIMITS_UNAVAILABLE if answer == "unavailable" else Refusal("limit", excess=answer)
 
 
 class Admission:
@@ -117,52 +114,30 @@ class Admission:
         return self._models.upstream(name)
 
     def admit(
-        self,
-        caller: Caller,
-        model: Model,
-        facts: Facts,
-        then: Callable[[Admitted | Refusal | None], None],
-        *,
-        requests: int = 1,
-        runs: bool = True,
-    ) -> None:
-        """Hold a request against the limits of its caller. For the thread that decides, which calls `then`
-        with the answer: now, or later where other machines have to be asked. None: there are no limits.
+        self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, runs: bool = True
+    ) -> Lease | Refusal | Later | None:
+        """Hold a request against the limits of its caller; None where there are none. For the thread that
+        decides. What comes later, where other machines have to be asked, is for `told`.
 
         `requests`: 0 for what was counted when it was taken on. `runs`: False for what is only taken on now.
         """
         limiter = self._limiter
         if not (caller.limits or limiter.user_header):
-            then(None)
-            return
-
-        def price(input: int, output: int) -> Decimal | None:
-            return self._prices.likely(model, input, output)
-
-        if runs and limiter.refuses_unpriced(caller) and price(1, 1) is None:
-            then(Refusal("unpriced", model.name))
-            return
-
-        def answered(found: Admitted | Excess | Unavailable | None) -> None:
-            if isinstance(found, Excess):
-                then(Refusal("limit", excess=found))
-            else:
-                then(LIMITS_UNAVAILABLE if found == "unavailable" else found)
-
-        limiter.admit(
-            Wish(
-                caller=caller,
-                model=model.label,
-                user=self.user(facts),
-                rough_input=facts.input_tokens_estimate or 0,
-                output_bound=facts.max_output_tokens,
-                requests=requests,
-                concurrent=1 if runs else 0,
-                runs=runs,
-            ),
-            price,
-            answered,
+            return None
+        limits = limiter.limits(caller, model.label, self.user(facts))
+        demand = limits.demand(
+            facts.input_tokens_estimate or 0,
+            facts.max_output_tokens,
+            self._prices.likely(model) if limits.wants_price else None,
+            requests=requests,
+            runs=runs,
         )
+        if demand is None:
+            return Refusal("unpriced", model.name)
+        if not limits:
+            return None
+        answer = limiter.admit(limits, demand)
+        return answer if isinstance(answer, Later) else told(answer)
 
     def owner(self, owner: str, key_id: str | None = None) -> Caller:
         """The caller whose stored responses are `owner`'s, with the key that it came with where that is still

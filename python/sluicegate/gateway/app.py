@@ -10,11 +10,10 @@ from datetime import UTC
 from urllib.parse import quote
 
 from sluicegate import _core
-from sluicegate._core import Decisions, Front
+from sluicegate._core import Decisions, Estimates, Front
 from sluicegate.admission import (
     Caller,
     Counters,
-    Estimates,
     Keyring,
     Limiter,
     SharedCounters,
@@ -172,7 +171,7 @@ class Gateway:
         """How the limits of these callers stand. For the thread that decides: see `decided`."""
         state = self._state
         limits = state.serving.admission.limiter.limits_of(callers)
-        return standing(limits, self._decider.under_way, state.counters.now())
+        return standing(limits, self._decider.under_way)
 
     async def decided(self, step: Callable[[], Answered]) -> Answered:
         """What `step` says on the thread that decides. It must not wait."""

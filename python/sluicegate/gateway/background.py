@@ -1,14 +1,13 @@
 """`POST /v1/responses` with `background`: a response is taken on, and run when its turn comes."""
 
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 
-from sluicegate._core import ResponsesRequest
-from sluicegate.admission import Admitted, Caller
+from sluicegate._core import Lease, ResponsesRequest
+from sluicegate.admission import Caller, Later
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
-from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.admission import Refusal, told
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import Message, Receive, Send, respond
 from sluicegate.gateway.call import Run, TakenOn
@@ -67,7 +66,11 @@ class Background:
         taken_on = TakenOn(asked.headers)
 
         def take_on(tell: Callable[[Refusal | None], None]) -> None:
-            serving.admission.admit(caller, model, taken_on, partial(_taken_on, tell), runs=False)
+            answer = serving.admission.admit(caller, model, taken_on, runs=False)
+            if isinstance(answer, Later):
+                answer.then(lambda answer: tell(_taken_on(told(answer))))
+            else:
+                tell(_taken_on(answer))
 
         refusal = await self._decider.hear(take_on)
         if refusal is not None:
@@ -164,8 +167,9 @@ class Background:
         self._state.recorder.record(record)
 
 
-def _taken_on(tell: Callable[[Refusal | None], None], answer: Admitted | Refusal | None) -> None:
-    if isinstance(answer, Admitted):
+def _taken_on(answer: Lease | Refusal | None) -> Refusal | None:
+    if isinstance(answer, Lease):
         # What it uses beside the request counts when it runs.
         answer.release()
-    tell(answer if isinstance(answer, Refusal) else None)
+        return None
+    return answer

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from sluicegate._core import Arrived, ResponsesRequest, Route, Usage
-from sluicegate.admission import Admitted, Caller
+from sluicegate._core import Arrived, Lease, ResponsesRequest, Route, Usage
+from sluicegate.admission import Caller
 from sluicegate.gateway.errors import Form
 from sluicegate.gateway.state import Serving
 from sluicegate.pricing import Cost
@@ -66,14 +66,14 @@ class Call:
     """Everything that is known of a request by now."""
 
     __slots__ = (
-        "admitted", "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "headers", "model",
+        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "headers", "lease", "model",
         "plan", "priced_usage", "route", "run", "serving", "streams", "tried",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
         self.arrived: Arrived | None = arrived
         """Until it is answered: it holds the body."""
-        self.admitted: Admitted | None = None
+        self.lease: Lease | None = None
         """What it holds of the caller's limits."""
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         """The gateway's own, on whatever the request is answered with."""

@@ -6,19 +6,18 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
-from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, PriceAsked, ResponsesRequest
-from sluicegate.admission import Admitted
+from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, PriceAsked, ResponsesRequest
+from sluicegate.admission import Later
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
-from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.admission import Refusal, told
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
 from sluicegate.gateway.call import Call, Continued, Run
 from sluicegate.gateway.errors import ErrorReply
-from sluicegate.gateway.forms import in_form, limit_headers
+from sluicegate.gateway.forms import in_form
 from sluicegate.gateway.recording import cannot_count, record_of, undecided_record
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model, NoRoute, Plan
@@ -74,9 +73,9 @@ class Decider:
         return len(self._calls)
 
     @property
-    def under_way(self) -> list[Admitted]:
+    def under_way(self) -> list[Lease]:
         """What was held against limits and has not ended. For the thread that decides."""
-        return [call.admitted for call in self._calls.values() if call.admitted is not None]
+        return [call.lease for call in self._calls.values() if call.lease is not None]
 
     # === for any thread ===
 
@@ -193,23 +192,26 @@ class Decider:
         if call.counts:
             self._count(call, event, model)
             return
-        then = partial(self._admitted, call, event)
-        admission.admit(caller, model, event, then, requests=1 if run is None else 0)
+        answer = admission.admit(caller, model, event, requests=1 if run is None else 0)
+        if isinstance(answer, Later):
+            answer.then(lambda answer: self._admitted(call, event, told(answer)))
+        else:
+            self._admitted(call, event, answer)
 
-    def _admitted(self, call: Call, event: Arrived, answer: Admitted | Refusal | None) -> None:
+    def _admitted(self, call: Call, event: Arrived, answer: Lease | Refusal | None) -> None:
         """What the caller's limits say: at once, or later where other machines had to be asked."""
         if call.arrived is None:
             # The client has left meanwhile.
-            if isinstance(answer, Admitted):
+            if isinstance(answer, Lease):
                 answer.unused()
             return
         try:
             if isinstance(answer, Refusal):
                 self._refuse(call, errors.refused(answer))
                 return
-            call.admitted = answer
+            call.lease = answer
             if answer is not None:
-                call.headers = limit_headers(answer.lease, call.form)
+                call.headers = answer.headers(call.form)
             if call.run is not None:
                 self._begin(call, call.run.request)
             elif event.endpoint == "responses":
@@ -372,8 +374,8 @@ class Decider:
                 call.plan.ended(event.outcome)
             self._record(event, call)
         finally:
-            if call.admitted is not None:
-                call.admitted.release()
+            if call.lease is not None:
+                call.lease.release()
 
     def _record(self, event: Ended, call: Call) -> None:
         state = self._state
@@ -387,12 +389,12 @@ class Decider:
             reply = event.kept
             if reply is not None or event.not_kept is not None:
                 self._store_reply(call, event, reply)
-        if call.admitted is not None:
+        if call.lease is not None:
             ran = record.attempts > 0
-            call.admitted.ended(
+            call.lease.ended(
                 record.input_tokens,
                 record.output_tokens if ran else 0,
-                record.cost,
+                event.cost,
                 failed=record.status >= 500 or not ran,
             )
 

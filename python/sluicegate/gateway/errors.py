@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from sluicegate.admission import Excess, openai
+from sluicegate._core import Excess
 from sluicegate.errors import ParseError
 from sluicegate.gateway.admission import Refusal
 
@@ -177,7 +177,7 @@ def _not_allowed(message: str, *, code: str, param: str | None = None) -> ErrorR
 def _limited(excess: Excess) -> ErrorReply:
     """The SDKs of OpenAI and Anthropic wait for `retry-after`, and obey `x-should-retry`."""
     limit, seconds = excess.limit, _whole_seconds(excess.wait)
-    left = tuple(openai(excess.limits, excess.clock))
+    left = tuple(excess.headers("openai"))
     if limit.resource == "cost":
         return error_reply(
             429,

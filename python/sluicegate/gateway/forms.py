@@ -8,18 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sluicegate._core import messages_error_type
-from sluicegate.admission import Excess, Lease, anthropic, openai
 from sluicegate.gateway.endpoints import OF_ANTHROPIC
 from sluicegate.gateway.errors import ErrorReply, Form, dump
 
 # By these words Claude Code knows that it has to compact the conversation.
 _TOO_LONG = "prompt is too long: "
-
-
-def limit_headers(held: Lease | Excess, form: Form) -> list[tuple[bytes, bytes]]:
-    """What is left of the limits that a request is held against."""
-    write = anthropic if form == "anthropic" else openai
-    return write(held.limits, held.clock)
 
 
 def form_of(endpoint: str) -> Form:
@@ -52,7 +45,7 @@ def in_form(reply: ErrorReply, form: Form, request_id: str | None) -> ErrorReply
         if reply.excess.limit.resource == "cost":
             status = 402
         kept = [header for header in headers if not header[0].startswith(b"x-ratelimit-")]
-        headers = [*kept, *limit_headers(reply.excess, form)]
+        headers = [*kept, *reply.excess.headers(form)]
     document = {"type": "error", "error": {"type": messages_error_type(status), "message": message}}
     if request_id is not None:
         document["request_id"] = request_id

@@ -1,13 +1,13 @@
 """What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
 
 from collections.abc import Callable
-from decimal import Decimal
+from functools import partial
 
 from sluicegate import _core
 from sluicegate._core import Pricing, Route
 from sluicegate.config import CostStyle
 from sluicegate.gateway.notices import Notices
-from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLike, members
+from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLike, in_picodollars, members
 from sluicegate.routing import Model
 from sluicegate.telemetry import where
 
@@ -96,15 +96,17 @@ class Prices:
             self._failed(model, error)
             return None
 
-    def likely(self, model: Model, input: int, output: int) -> Decimal | None:
-        """What so many tokens would cost by the model's first deployment, in USD; None: not known."""
+    def likely(self, model: Model) -> Pricing | Callable[[int, int], int | None]:
+        """What tokens cost by the model's first deployment: the prices, or, where only a policy of the user's
+        own knows, what says how much so many of input and output would, in 10**-12 USD; None: not known.
+        """
         route = model.deployments[0].route(model.asked, model.star)
-        pricing = self.pricing(model, route)
-        if pricing is None:
-            cost = self.cost(model.name, route.model, Likely(input, output))
-            return None if cost is None else cost.total
-        amount, _ = pricing.price(input_tokens=input, output_tokens=output)
-        return None if amount is None else Decimal(amount)
+        return self.pricing(model, route) or partial(self._likely, model.name, route.model)
+
+    def _likely(self, model: str, upstream_model: str, input: int, output: int) -> int | None:
+        cost = self.cost(model, upstream_model, Likely(input, output))
+        amounts = None if cost is None else in_picodollars(cost)
+        return None if amounts is None else amounts[0]
 
     def members(self, cost: Cost | None) -> bytes | None:
         """The members that show `cost` in the usage object."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sluicegate._core import Decisions, Front
-from sluicegate.admission import Counters, Estimates
+from sluicegate._core import Decisions, Estimates, Front
+from sluicegate.admission import Counters
 from sluicegate.config import Config
 from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.known_prices import KnownPrices

@@ -1,10 +1,10 @@
 """What a request cost, and how its usage object says so."""
 
 from collections.abc import Iterable
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Context, Decimal
 from typing import Self
 
-from sluicegate.config import CostStyle
+from sluicegate.config import CostStyle, picodollars
 
 ZERO = Decimal(0)
 # A price has at most 24 digits and a count 20, so sums and products of them fit, and nothing is ever rounded.
@@ -177,23 +177,15 @@ def members(style: CostStyle, cost: Cost | None) -> bytes | None:
     return None
 
 
-# Decimal digits of a trillionth, in which a ledger counts.
-_PICO = 12
-
-
 def in_picodollars(cost: Cost) -> tuple[int, int, int, int, int, int] | None:
     """All of it, then what uncached input, cached input, what was written to a cache, output, and reasoning
     (which is a part of output) cost, in whole numbers of 10**-12 USD, each rounded half up. A price of the
     request is in the whole only. None where one of them is negative, or has more than 63 bits.
     """
     total, *parts = (cost.total, cost.input, cost.cached_input, cost.cache_write, cost.output, cost.reasoning)
-    first, second, third, fourth, fifth = (_rounded(part) for part in parts)
-    amounts = (_rounded(total), first, second, third, fourth, fifth)
+    first, second, third, fourth, fifth = (picodollars(part) for part in parts)
+    amounts = (picodollars(total), first, second, third, fourth, fifth)
     return amounts if all(0 <= amount < 2**63 for amount in amounts) else None
-
-
-def _rounded(amount: Decimal) -> int:
-    return int(amount.scaleb(_PICO, EXACT).to_integral_value(ROUND_HALF_UP))
 
 
 def _plain(amount: int, scale: int) -> str:

@@ -1,7 +1,7 @@
 //! `Decisions` and its events: the questions to Python, and the methods that answer them.
 
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use sluicegate_core::cost::Members;
+use sluicegate_core::pricing::Cost;
 use sluicegate_core::request::Request;
 use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked, RequestCopy,
@@ -321,6 +322,8 @@ pub(crate) struct PyEnded {
     kept: Option<ReplyCopy>,
     request: Option<RequestCopy>,
     tally: Mutex<Option<Box<dyn Tally>>>,
+    /// What a price policy of the user's own says that it cost.
+    charged: OnceLock<u64>,
 }
 
 #[pymethods]
@@ -355,7 +358,17 @@ impl PyEnded {
         self.model.as_deref()
     }
 
+    #[getter]
+    fn cost(&self) -> Option<u64> {
+        let known = self.outcome.get().inner.cost.as_deref();
+        let known = known.and_then(Cost::in_picodollars);
+        known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total))
+    }
+
     fn charge(&self, costs: Option<(u64, u64, u64, u64, u64, u64)>) {
+        if let Some((total, ..)) = costs {
+            let _ = self.charged.set(total);
+        }
         let tally = self.tally.lock().ok().and_then(|mut tally| tally.take());
         if let Some(mut tally) = tally {
             tally.charge(costs.map(|costs| costs.into()));
@@ -473,6 +486,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
                 kept,
                 request,
                 tally: Mutex::new(tally),
+                charged: OnceLock::new(),
             };
             Py::new(py, ended)?.into_any()
         }

@@ -5,6 +5,7 @@
 //! | `decisions` | the queue of decisions, and its events |
 //! | `front`, `outcome`, `record`, `upstream`, `request`, `responses_request`, `tariff`, `usage` | the classes |
 //! | `journal`, `rows` | the journal of the ledger, and rows of the ledger that are made of it |
+//! | `limits`, `lease` | what requests are held against, and what they hold of it |
 //! | `rendezvous` | the order of deployments for a conversation |
 //! | `stored` | events and items of stored responses |
 //! | `library` | the core's machines for use without the gateway |
@@ -15,7 +16,9 @@ mod decisions;
 mod errors;
 mod front;
 mod journal;
+mod lease;
 mod library;
+mod limits;
 mod outcome;
 mod record;
 mod rendezvous;
@@ -53,10 +56,14 @@ mod _core {
     #[pymodule_export]
     use super::journal::{PyAbandoned, PyBatch, PyEntry, PyJournal};
     #[pymodule_export]
+    use super::lease::{PyExcess, PyLease};
+    #[pymodule_export]
     use super::library::{
         PyChatToResponses, PyDecoder, PyEvent, PyHarmonyDecoder, PyMeter, PyPipeline,
         PyResponsesToChat, PySplitter, fold_chat, unfold_chat,
     };
+    #[pymodule_export]
+    use super::limits::{PyClock, PyDemand, PyEstimates, PyLimit, PyLimits, PyWindow};
     #[pymodule_export]
     use super::outcome::{PyFault, PyOutcome};
     #[pymodule_export]

@@ -69,10 +69,16 @@ impl Pricing {
     /// where the style adds none.
     #[must_use]
     pub fn price(&self, usage: &Usage) -> (Option<Cost>, Option<Members>) {
-        match self.tariff.as_ref().and_then(|tariff| tariff.cost(usage)) {
+        match self.cost(usage) {
             Some(cost) => (Some(cost), cost.members(self.style)),
             None => (None, self.style.unknown()),
         }
+    }
+
+    /// What `usage` cost; none where it is not known.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage) -> Option<Cost> {
+        self.tariff.as_ref()?.cost(usage)
     }
 }
 
