@@ -1199,13 +1199,13 @@ class Front:
     ) -> Front: ...
     def callers(
         self,
-        digests: list[bytes] | None,
+        digests: bytes | None,
         missing: tuple[_Whole, _Whole],
         unknown: tuple[_Whole, _Whole],
     ) -> None:
-        """SHA-256 of the keys that may call; None: anyone. A request without a key is answered with `missing`
-        at its head, one with another key with `unknown`: in the form of OpenAI's API, and in that of
-        Anthropic's without `request_id`, which is added. In one step; any thread, any time.
+        """SHA-256 of the keys that may call, one after the other; None: anyone. A request without a key is
+        answered with `missing` at its head, one with another key with `unknown`: in the form of OpenAI's API,
+        and in that of Anthropic's without `request_id`, which is added. In one step; any thread, any time.
         """
     def facts(
         self, *, headers: list[str], affinity: bool, affinity_header: str | None, input_tokens: bool

@@ -464,7 +464,7 @@ class FakeFront:
         self.script = script
         self.decisions = FakeDecisions()
         self.exchanges: list[FakeExchange] = []
-        self.told_callers: list[tuple[list[bytes] | None, InForms, InForms]] = []
+        self.told_callers: list[tuple[bytes | None, InForms, InForms]] = []
         self.told_facts: list[dict[str, Any]] = []
         self.told_passthrough: list[list[Any]] = []
         self.drained = False
@@ -483,7 +483,7 @@ class FakeFront:
         self.started += 1
         return self.decisions, self
 
-    def callers(self, digests: list[bytes] | None, missing: InForms, unknown: InForms) -> None:
+    def callers(self, digests: bytes | None, missing: InForms, unknown: InForms) -> None:
         self.told_callers.append((digests, missing, unknown))
 
     def facts(self, **wanted: Any) -> None:

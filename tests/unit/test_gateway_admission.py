@@ -69,7 +69,7 @@ def test_without_keys_it_is_anyone(presented: bytes | None) -> None:
 
 
 def test_the_front_knows_the_digests_of_all_keys() -> None:
-    assert admission(KEYS).digests == [digest(b"sk-%d" % number) for number in range(3)]
+    assert admission(KEYS).digests == b"".join(digest(b"sk-%d" % number) for number in range(3))
     assert admission([]).digests is None
 
 

@@ -1,5 +1,6 @@
 """What a gateway knows of the database: changes since it looked last, and the copy for a start without it."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sluicegate.identity import (
 )
 from sluicegate.identity.place import open_copy
 from sluicegate.identity.schema import callers, keys, state
-from sluicegate.identity.snapshot import copy, newer
+from sluicegate.identity.snapshot import Snapshot, copy, newer
 from sluicegate.storage import Database
 
 ME = "os:ada"
@@ -51,23 +52,64 @@ async def target(tmp_path: Path) -> AsyncIterator[Database]:
     await found.close()
 
 
+def told(found: Snapshot) -> tuple[dict[str, str], dict[str, float | None]]:
+    """The callers' names and the keys' ends, by their ids. All of them are known by their digests, too."""
+    assert {key.id: key for key in found.digests.values()} == dict(found.keys)
+    assert all(key.digest == digest for digest, key in found.digests.items())
+    counts = Counter(caller.terms for caller in found.callers.values())
+    counts.update(key.terms for key in found.keys.values())
+    assert counts == dict(found.terms)
+    names = {id: caller.name for id, caller in found.callers.items()}
+    return names, {id: key.expires for id, key in found.keys.items()}
+
+
 async def test_only_what_has_changed_is_read_again(database: Database) -> None:
     lab = await create_caller(database, CONFIG, {"name": "lab"}, ME)
     first, _ = await create_key(database, CONFIG, "lab", {"name": "a"}, ME)
     second, _ = await create_key(database, CONFIG, "search", {"name": "b"}, ME)
     known = await newer(database, NOTHING)
-    assert dict(known.callers) == {lab.id: lab}
-    assert dict(known.keys) == {first.id: first, second.id: second}
+    assert told(known) == ({lab.id: "lab"}, {first.id: None, second.id: None})
     assert await newer(database, known) is known
     await revoke_key(database, first.id, ME)
-    renamed = await change_caller(database, CONFIG, "lab", {"name": "labs"}, ME)
+    await change_caller(database, CONFIG, "lab", {"name": "labs"}, ME)
     (third, _), old = await rotate_key(database, second.id, ME)
     found = await newer(database, known)
     assert found.version == known.version + 3
-    assert dict(found.callers) == {lab.id: renamed}
-    assert dict(found.keys) == {second.id: old, third.id: third}
-    assert dict(known.keys) == {first.id: first, second.id: second}, "a snapshot is never changed"
+    assert old.expires is not None
+    assert told(found) == ({lab.id: "labs"}, {second.id: old.expires / 1e6, third.id: None})
+    assert told(known) == ({lab.id: "lab"}, {first.id: None, second.id: None}), "it is never changed"
     assert await newer(database, NOTHING) == found
+
+
+async def test_very_many_are_read_a_page_at_a_time(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluicegate.identity.snapshot._ROWS_READ", 2)
+    made = [(await create_key(database, CONFIG, "search", {}, ME)).key.id for _ in range(5)]
+    async with database.transaction("in one change") as connection:
+        await connection.execute(update(keys).where(keys.c.id.in_(made[1:])).values(changed=3))
+    assert (await newer(database, NOTHING)).keys.keys() == {*made}
+
+
+async def test_keys_of_which_the_same_is_said_share_it(database: Database) -> None:
+    limits = {"requests": "5/minute"}
+    for fields in ({}, {}, {"limits": limits}, {"limits": limits}):
+        await create_key(database, CONFIG, "search", fields, ME)
+    found = await newer(database, NOTHING)
+    assert sorted(found.terms.values()) == [2, 2]
+
+
+async def test_a_key_goes_on_for_the_first_of_those_that_it_replaces(database: Database) -> None:
+    first, _ = await create_key(database, CONFIG, "search", {}, ME)
+    (second, _), _ = await rotate_key(database, first.id, ME)
+    (third, _), _ = await rotate_key(database, second.id, ME)
+    known = await newer(database, NOTHING)
+    assert {key.counted_as for key in known.keys.values()} == {first.id}
+    assert known.counted_as == {second.id: first.id, third.id: first.id}
+    await revoke_key(database, second.id, ME)
+    for found in (await newer(database, known), await newer(database, NOTHING)):
+        assert found.keys.keys() == {first.id, third.id}
+        assert found.counted_as == {second.id: first.id, third.id: first.id}, "what it used counts on"
 
 
 async def test_a_database_of_an_earlier_time_is_read_anew(database: Database) -> None:
@@ -77,11 +119,11 @@ async def test_a_database_of_an_earlier_time_is_read_anew(database: Database) ->
     async with database.transaction("restore") as connection:
         await connection.execute(update(state).values(version=1))
         await connection.execute(keys.delete().where(keys.c.id != first.id))
-    assert dict((await newer(database, known)).keys) == {first.id: first}
+    assert told(await newer(database, known)) == ({}, {first.id: None})
     async with database.transaction("another") as connection:
         await connection.execute(update(state).values(store="another", version=99))
         await connection.execute(keys.delete())
-    assert dict((await newer(database, known)).keys) == {}
+    assert told(await newer(database, known)) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -173,7 +215,7 @@ async def test_many_keys_are_followed_at_the_cost_of_what_changed(
     assert len(known.keys) == 20_001
     await revoke_key(database, key.id, ME)
     read: list[str] = []
-    monkeypatch.setattr("sluicegate.identity.snapshot.key_of", lambda row: read.append(row.id))
+    monkeypatch.setattr("sluicegate.identity.snapshot.key_known", lambda row: read.append(row.id))
     (made, _), _ = await rotate_key(database, f"{7:012}", ME)
     found = await newer(database, known)
     assert sorted(read) == sorted([made.id, f"{7:012}"])

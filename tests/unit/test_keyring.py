@@ -1,6 +1,7 @@
 """Keys of the database beside those of the configuration: who they are, and what they may."""
 
 import hashlib
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import KEYS_UNAVAILABLE, UNKNOWN_KEY, Admission, Refusal
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
-from sluicegate.identity import NOTHING, CallerFields, KeyFields, Snapshot, StoredCaller, StoredKey
+from sluicegate.identity import NOTHING, CallerFields, KeyFields, KnownCaller, KnownKey, Snapshot, Terms
 from sluicegate.pricing import policy_for
 from sluicegate.routing import Model, ModelTable
 from sluicegate.telemetry import Log
@@ -38,15 +39,24 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def stored(*keys: StoredKey, **fields: Any) -> Snapshot:
-    caller = StoredCaller(LAB, CallerFields.model_validate({"name": "lab", **fields}), created=0)
-    return Snapshot("here", 1, {LAB: caller}, {key.id: key for key in keys})
+def terms(said: CallerFields | KeyFields, team: str | None = None) -> Terms:
+    endpoints = None if said.endpoints is None else frozenset(said.endpoints)
+    return Terms(said.limits, said.models, endpoints, team)
 
 
-def key(id: str, caller: str = LAB, **fields: Any) -> StoredKey:
+def stored(*keys: KnownKey, **fields: Any) -> Snapshot:
+    said = CallerFields.model_validate({"name": "lab", **fields})
+    caller = KnownCaller(LAB, said.name, said.disabled, terms(said, said.team))
+    counts = Counter([caller.terms, *(key.terms for key in keys)])
+    return Snapshot(
+        "here", 1, {LAB: caller}, {key.id: key for key in keys}, {key.digest: key for key in keys}, counts
+    )
+
+
+def key(id: str, caller: str = LAB, counted_as: str | None = None, **fields: Any) -> KnownKey:
     said = KeyFields.model_validate(fields)
-    expires = None if said.expires is None else int(said.expires.timestamp() * 1e6)
-    return StoredKey(id, caller, said, "1234", 0, expires, None, None, digest(id))
+    expires = None if said.expires is None else said.expires.timestamp()
+    return KnownKey(id, caller, digest(id), expires, counted_as or id, terms(said))
 
 
 def admission(
@@ -75,7 +85,7 @@ def test_a_key_of_the_database_is_known_by_its_callers_id() -> None:
     assert (one.name, one.owner, one.key_id, one.team) == ("lab", f"id:{LAB}", "one", "blue")
     two = identified(here.identify(digest("two"), True))
     assert (two.name, two.owner, two.key_id) == ("search", "id:s-1", "two")
-    assert here.digests == [digest("one"), digest("two")]
+    assert here.digests == digest("one") + digest("two")
     assert here.identify(digest("three"), True) is UNKNOWN_KEY
     assert here.identify(None, False) == Refusal("missing_key")
 
@@ -97,7 +107,7 @@ def test_a_gateway_that_is_open_asks_for_no_key_whatever_the_database_has() -> N
 
 def test_without_any_key_nobody_may_call_where_keys_are_needed() -> None:
     here = admission(NOTHING)
-    assert here.digests == []
+    assert here.digests == b""
     assert here.identify(digest("one"), True) is UNKNOWN_KEY
 
 
@@ -206,6 +216,42 @@ def test_a_keys_own_limits_are_the_keys_alone() -> None:
     here = admission(stored(key("one", limits={"requests": "1/day"}), key("two"), limits="standard"))
     assert [admitted(here, "one") for _ in range(2)] == [True, False]
     assert [admitted(here, "two") for _ in range(2)] == [True, False]
+
+
+def test_a_key_that_replaces_another_goes_on_with_what_that_has_used() -> None:
+    limits = {"requests": "3/day"}
+    new = key("two", counted_as="one", limits=limits)
+    here = admission(stored(key("one", limits=limits), new))
+    assert [admitted(here, text) for text in ("one", "two", "one", "two")] == [True, True, True, False]
+    assert identified(here.identify(digest("two"), True)).key_id == "two"
+
+
+def test_whoever_has_limits_is_found_once_for_all_keys_that_add_none() -> None:
+    keys = [{"name": "search", "key": "sk-1"}, {"name": "alone", "key": "sk-2", "limits": "standard"}]
+    own = key("own", limits={"requests": "1/day"})
+    others = [key(str(number)) for number in range(10)]
+    ring = Keyring(configured(keys=keys), stored(own, *others, key("two", "s-1"), limits="standard"))
+    assert sorted((caller.name or "", len(caller.limits)) for caller in ring.callers) == [
+        ("alone", 1), ("lab", 1), ("lab", 2), ("search", 1),
+    ]  # fmt: skip
+    for name in (LAB, "lab", f"id:{LAB}"):
+        assert sorted(len(caller.limits) for caller in ring.of_caller(name)) == [1, 2]
+    for name in ("s-1", "search"):
+        [search] = ring.of_caller(name)
+        assert search.owner == "id:s-1"
+    assert ring.of_caller("nobody") == []
+    assert ring.own_limits == [own.terms.limits]
+
+
+def test_the_keys_of_the_configuration_stay_beside_others_of_the_database() -> None:
+    keys = [{"name": "search", "key": "sk-1"}]
+    before = Keyring(configured(keys=keys), stored(key("one")))
+    after = before.beside(stored(key("two")))
+    assert before.caller(digest("one")) is not None
+    assert after.caller(digest("one")) is None
+    assert after.caller(digest("two")) is not None
+    assert after.caller(digest("sk-1")) is before.caller(digest("sk-1"))
+    assert after.digests == digest("sk-1") + digest("two")
 
 
 def test_keys_of_one_caller_share_its_limits_wherever_they_are_from() -> None:

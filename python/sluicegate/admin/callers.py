@@ -94,9 +94,7 @@ class Callers:
         asked = parameters(request, _Listed)
         name = _id(request)
         gateway = self._gateway
-        owners = (name, f"id:{name}")
-        callers = [each for each in gateway.callers if each.owner in owners]
-        callers = callers or [each for each in gateway.callers if each.name == name]
+        callers = gateway.callers(name)
         if not callers:
             # Whoever has no key has used nothing, but who is nobody has no limits either.
             await self._database.undisturbed(find_caller(self._database, gateway.config, name))

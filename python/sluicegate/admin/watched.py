@@ -33,9 +33,10 @@ class Watched(Protocol):
         """None where none is kept."""
         ...
 
-    @property
-    def callers(self) -> list[Caller]:
-        """One for each key."""
+    def callers(self, name: str) -> list[Caller]:
+        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
+        other keys. Nobody, where there is no key.
+        """
         ...
 
     def limits(self, callers: Iterable[Caller]) -> list[Standing]:

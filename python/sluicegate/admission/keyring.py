@@ -2,41 +2,48 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 
 from sluicegate.admission.caller import ANYONE, Caller
 from sluicegate.config import CallerConfig, Config, KeyConfig, LimitSet
-from sluicegate.identity import NOTHING, CallerFields, KeyFields, Snapshot, StoredCaller, StoredKey
+from sluicegate.identity import NOTHING, KnownCaller, KnownKey, Snapshot, Terms
 
-Limits = str | LimitSet | None
+_JOINED_AT_ONCE = 4096
+
+_Limits = tuple[tuple[str, str, LimitSet], ...]
+"""As `Caller.limits`."""
+_Keys = dict[bytes, tuple[bytes, Caller]]
+"""By digest, each with the digest itself: a dictionary's own comparison ends at the first difference."""
 
 
 class Keyring:
     """The keys of a configuration, and those of the database where the configuration wants keys at all.
 
-    Only digests are kept, so no dump of the process's objects shows a key.
+    Only digests are kept, so no dump of the process's objects shows a key. What a key of the database may is
+    worked out when it is first asked for: there may be very many, and they change one at a time. Any thread.
     """
 
-    def __init__(self, config: Config, stored: Snapshot | None = NOTHING) -> None:
+    def __init__(self, config: "Config | _Configured", stored: Snapshot | None = NOTHING) -> None:
         """`stored`: None where the database could not be read so far."""
-        self._open = not config.needs_keys
+        self._configured = configured = config if isinstance(config, _Configured) else _Configured(config)
+        self._open = configured.is_open
         self.is_whole = stored is not None
         """False: keys may be good that are not known."""
-        # Each with the digest itself, since a dictionary's own comparison ends at the first difference.
-        self._callers: dict[bytes, tuple[bytes, Caller]] = {}
-        self._by_owner: dict[str, Caller] = {}
-        self._by_key: dict[tuple[str, str], Caller] = {}
-        self.owners: dict[str, str] = {}
-        """The owner that the name of each key of the configuration stands for now."""
-        self.missing: set[str] = set()
+        self._stored = NOTHING if stored is None or self._open else stored
+        self._callers = configured.keys
+        self._asked_for: _Keys = {}
+        """Those of the database that were."""
+        self._without_key: dict[str, Caller] = {}
+        """Callers of the database that were asked for, by id."""
+        self.missing = set(configured.missing(self._stored))
         """Limits and teams that the database names and the configuration does not have. Whoever has one of
         them may not call: without it there would be no limit."""
-        self.own_limits: list[LimitSet] = []
-        """Limits that are not among the configuration's."""
-        self._add_configured(config)
-        if stored is not None and not self._open:
-            self._add_stored(config, stored)
+
+    def beside(self, stored: Snapshot) -> "Keyring":
+        """The keys of the same configuration, beside those that the database has now."""
+        return Keyring(self._configured, stored)
 
     def caller(self, digest: bytes | None) -> Caller | None:
         """The caller whose key has this SHA-256, or None; anyone, where no key is needed."""
@@ -44,7 +51,7 @@ class Keyring:
             return ANYONE
         if digest is None:
             return None
-        found = self._callers.get(digest)
+        found = self._callers.get(digest) or self._asked_for.get(digest) or self._find(digest)
         if found is None or not hmac.compare_digest(found[0], digest):
             return None
         return found[1]
@@ -54,120 +61,205 @@ class Keyring:
         this id; where that is gone with another one's limits, and without a name where nobody is this owner
         any more.
         """
+        configured = self._configured
         if key_id is None:
-            return self._by_owner.get(owner) or Caller(None, owner)
-        known = self._by_key.get((owner, key_id))
-        return known or replace(self.owner(owner), key_id=key_id)
+            known = configured.by_owner.get(owner)
+            if known is None and owner.startswith("id:") and not self._open:
+                known = self._caller(owner[3:])
+            return known or Caller(None, owner)
+        known = configured.by_key.get((owner, key_id))
+        if known is None:
+            key = self._stored.keys.get(key_id)
+            known = None if key is None else self._with_key(key)
+        if known is None or known.owner != owner:
+            return replace(self.owner(owner), key_id=key_id)
+        return known
+
+    def of_caller(self, name: str) -> list[Caller]:
+        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
+        other keys. Nobody, where there is no key.
+        """
+        return self._with_limits({name, f"id:{name}"}) or self._with_limits(self._named(name))
 
     @property
-    def callers(self) -> list[Caller]:
-        """One for each key."""
-        return [caller for _, caller in self._callers.values()]
+    def callers(self) -> Iterator[Caller]:
+        """All who may call, once for all keys that have no limits of their own."""
+        configured = self._configured
+        for _, caller in self._callers.values():
+            yield caller
+        if not self._open:
+            yield from (each for each in configured.callers.values() if each.owner not in configured.by_owner)
+        for known in self._stored.callers.values():
+            yield configured.caller(known)
+        for key in self._stored.keys.values():
+            with_key = None if key.terms.limits is None else self._with_key(key)
+            if with_key is not None:
+                yield with_key
 
     @property
-    def digests(self) -> list[bytes] | None:
-        """SHA-256 of all keys; None where none is needed."""
-        return None if self._open else list(self._callers)
+    def owners(self) -> Mapping[str, str]:
+        """The owner that the name of each key of the configuration stands for now."""
+        return self._configured.owners
 
-    def _add_configured(self, config: Config) -> None:
-        by_name = {caller.name: caller for caller in config.callers}
+    @property
+    def counted_as(self) -> Mapping[str, str]:
+        """By the id of a key that goes on for another, the id by which its limits are counted."""
+        return self._stored.counted_as
+
+    @property
+    def own_limits(self) -> list[LimitSet]:
+        """Limits that are not among the configuration's."""
+        return [terms.limits for terms in self._stored.terms if isinstance(terms.limits, LimitSet)]
+
+    @property
+    def digests(self) -> bytes | None:
+        """SHA-256 of all keys, one after the other; None where none is needed."""
+        if self._open:
+            return None
+        # In parts: another thread may have the interpreter between two of them.
+        each = chain(self._callers, self._stored.digests)
+        return b"".join(iter(lambda: b"".join(islice(each, _JOINED_AT_ONCE)), b""))
+
+    def _find(self, digest: bytes) -> tuple[bytes, Caller] | None:
+        """Of the database."""
+        key = self._stored.digests.get(digest)
+        caller = None if key is None else self._with_key(key)
+        if key is None or caller is None:
+            return None
+        found = self._asked_for[key.digest] = (key.digest, caller)
+        return found
+
+    def _with_key(self, key: KnownKey) -> Caller | None:
+        """None: a caller of the configuration may be gone from it."""
+        caller = self._caller(key.caller_id)
+        if caller is None:
+            return None
+        subject = f"key:{key.counted_as}"
+        return self._configured.with_key(caller, key.id, key.terms, key.expires, subject)
+
+    def _caller(self, id: str) -> Caller | None:
+        """The caller with this id, without any key."""
+        found = self._without_key.get(id)
+        if found is None:
+            known = self._stored.callers.get(id)
+            if known is None:
+                return self._configured.callers.get(id)
+            found = self._without_key[id] = self._configured.caller(known)
+        return found
+
+    def _named(self, name: str) -> set[str]:
+        """The owners that have this name."""
+        configured = self._configured
+        owners = {caller.owner for _, caller in self._callers.values() if caller.name == name}
+        owners |= {caller.owner for caller in configured.callers.values() if caller.name == name}
+        return owners | {f"id:{known.id}" for known in self._stored.callers.values() if known.name == name}
+
+    def _with_limits(self, owners: set[str]) -> list[Caller]:
+        found = [caller for _, caller in self._callers.values() if caller.owner in owners]
+        # Whether a key that adds nothing was seen.
+        ids = {owner[3:]: False for owner in owners if owner.startswith("id:")}
+        for key in self._stored.keys.values():
+            seen = ids.get(key.caller_id)
+            if seen is False or (seen and key.terms.limits is not None):
+                ids[key.caller_id] = seen or key.terms.limits is None
+                caller = self._with_key(key)
+                if caller is not None:
+                    found.append(caller)
+        return list({id(caller.limits): caller for caller in found}.values())
+
+
+class _Configured:
+    """What a configuration says of keys. It has no key itself."""
+
+    def __init__(self, config: Config) -> None:
+        self.is_open = not config.needs_keys
+        self._limits = config.limits
+        self._teams = config.teams
+        self.callers: dict[str, Caller] = {}
+        """By id, without any key."""
+        self.keys: _Keys = {}
+        self.by_owner: dict[str, Caller] = {}
+        self.by_key: dict[tuple[str, str], Caller] = {}
+        self.owners: dict[str, str] = {}
+        by_name: dict[str, Caller] = {}
+        for each in config.callers:
+            id = each.id or each.name
+            known = KnownCaller(id, each.name, each.disabled, _terms(each, each.team))
+            by_name[each.name] = self.callers[id] = self.caller(known)
         for key in config.keys:
-            digest = _digest(key.key.get_secret_value().encode())
-            # Not the digest itself: whoever reads the store could look for callers of other services by it.
-            mark = hashlib.sha256(b"owner of responses" + digest).hexdigest()[:32]
-            of = by_name.get(key.name)
-            if of is not None:
-                caller = self._with_key(self._of_caller(config, of), config, mark, key)
-            else:
-                # A key that is a caller by itself keeps what it used where it becomes one of several.
-                owner = f"key:{mark}" if key.id is None else f"id:{key.id}"
-                alone = Caller(key.name, owner, key_id=mark)
-                caller = self._with_key(alone, config, mark, key, subject=f"caller:{owner}")
-            self._add(digest, caller)
-            self._by_owner.setdefault(caller.owner, caller)
-            self.owners[key.name] = caller.owner
+            self._add(key, by_name.get(key.name))
 
-    def _add_stored(self, config: Config, stored: Snapshot) -> None:
-        callers = {caller.id or caller.name: self._of_caller(config, caller) for caller in config.callers}
-        callers |= {id: self._of_caller(config, caller) for id, caller in stored.callers.items()}
-        for key in stored.keys.values():
-            of = callers.get(key.caller_id)
-            # A caller of the configuration may be gone from it.
-            if of is not None:
-                caller = self._with_key(of, config, key.id, key)
-                self._add(key.digest, caller)
-        for caller in callers.values():
-            self._by_owner.setdefault(caller.owner, caller)
-
-    def _add(self, digest: bytes, caller: Caller) -> None:
-        self._callers.setdefault(digest, (digest, caller))
-        self._by_key.setdefault((caller.owner, caller.key_id), caller)
-
-    def _of_caller(self, config: Config, caller: CallerConfig | StoredCaller) -> Caller:
-        """A caller without any key."""
-        said: CallerConfig | CallerFields = caller if isinstance(caller, CallerConfig) else caller.fields
-        id = caller.id or said.name
-        owner, team = f"id:{id}", said.team
-        limits = [(f"caller:{owner}", f"the caller `{said.name}`", said.limits)]
-        disabled = said.disabled
-        if team is not None and team not in config.teams:
-            self.missing.add(f"team {team}")
-            disabled = True
-        elif team is not None:
-            limits.append((f"team:{team}", f"the team `{team}`", config.teams[team].limits))
-        bound, complete = self._bound(config, limits)
+    def caller(self, known: KnownCaller) -> Caller:
+        """A caller without any key, also of the database."""
+        terms = known.terms
+        owner = f"id:{known.id}"
+        own = self._bound(f"caller:{owner}", f"the caller `{known.name}`", terms.limits)
+        shared: _Limits | None = ()
+        if terms.team is not None:
+            team = self._teams.get(terms.team)
+            who = f"the team `{terms.team}`"
+            shared = None if team is None else self._bound(f"team:{terms.team}", who, team.limits)
         return Caller(
-            said.name,
+            known.name,
             owner,
-            team=team,
-            models=() if said.models is None else (said.models,),
-            endpoints=() if said.endpoints is None else (frozenset(said.endpoints),),
-            disabled=disabled or not complete,
-            limits=bound,
+            team=terms.team,
+            models=() if terms.models is None else (terms.models,),
+            endpoints=() if terms.endpoints is None else (terms.endpoints,),
+            disabled=known.disabled or own is None or shared is None,
+            limits=(*(own or ()), *(shared or ())),
         )
 
-    def _with_key(
-        self, caller: Caller, config: Config, id: str, key: KeyConfig | StoredKey, subject: str = ""
-    ) -> Caller:
-        """The caller of one key, with all that holds for it. `subject`: of the key's limits."""
-        if isinstance(key, KeyConfig):
-            said: KeyConfig | KeyFields = key
-            expires = None if key.expires is None else key.expires.timestamp()
-        else:
-            said = key.fields
-            expires = None if key.expires is None else key.expires / 1e6
-        who = f"this key of `{caller.name}`"
-        bound, complete = self._bound(config, [(subject or f"key:{id}", who, said.limits)])
+    def with_key(self, caller: Caller, id: str, terms: Terms, expires: float | None, subject: str) -> Caller:
+        """A caller with one key, and all that holds for it. `subject`: of the key's limits."""
+        own = self._bound(subject, f"this key of `{caller.name}`", terms.limits)
         return Caller(
             caller.name,
             caller.owner,
             key_id=id,
             team=caller.team,
-            models=caller.models if said.models is None else (*caller.models, said.models),
-            endpoints=caller.endpoints
-            if said.endpoints is None
-            else (*caller.endpoints, frozenset(said.endpoints)),
+            models=caller.models if terms.models is None else (*caller.models, terms.models),
+            endpoints=caller.endpoints if terms.endpoints is None else (*caller.endpoints, terms.endpoints),
             expires=expires,
-            disabled=caller.disabled or not complete,
-            limits=(*caller.limits, *bound),
+            disabled=caller.disabled or own is None,
+            limits=(*caller.limits, *own) if own else caller.limits,
         )
 
-    def _bound(
-        self, config: Config, named: Iterable[tuple[str, str, Limits]]
-    ) -> tuple[tuple[tuple[str, str, LimitSet], ...], bool]:
-        """The limits that there are, and whether these are all."""
-        found, complete = [], True
-        for subject, who, limits in named:
-            if isinstance(limits, str):
-                name, limits = limits, config.limits.get(limits)
-                if limits is None:
-                    self.missing.add(f"limits {name}")
-                    complete = False
-            elif limits is not None:
-                self.own_limits.append(limits)
-            if limits is not None:
-                found.append((subject, who, limits))
-        return tuple(found), complete
+    def missing(self, stored: Snapshot) -> Iterator[str]:
+        for terms in stored.terms:
+            if isinstance(terms.limits, str) and terms.limits not in self._limits:
+                yield f"limits {terms.limits}"
+            if terms.team is not None and terms.team not in self._teams:
+                yield f"team {terms.team}"
+
+    def _add(self, key: KeyConfig, caller: Caller | None) -> None:
+        digest = _digest(key.key.get_secret_value().encode())
+        # Not the digest itself: whoever reads the store could look for callers of other services by it.
+        mark = hashlib.sha256(b"owner of responses" + digest).hexdigest()[:32]
+        subject = f"key:{mark}"
+        if caller is None:
+            owner = subject if key.id is None else f"id:{key.id}"
+            caller = Caller(key.name, owner)
+            # A key that is a caller by itself keeps what it used where it becomes one of several.
+            subject = f"caller:{owner}"
+        expires = None if key.expires is None else key.expires.timestamp()
+        found = self.with_key(caller, mark, _terms(key), expires, subject)
+        self.keys.setdefault(digest, (digest, found))
+        self.by_key.setdefault((found.owner, mark), found)
+        self.by_owner.setdefault(found.owner, found)
+        self.owners[key.name] = found.owner
+
+    def _bound(self, subject: str, who: str, limits: str | LimitSet | None) -> _Limits | None:
+        """None: the configuration does not have them."""
+        if isinstance(limits, str):
+            limits = self._limits.get(limits)
+            if limits is None:
+                return None
+        return () if limits is None else ((subject, who, limits),)
+
+
+def _terms(said: CallerConfig | KeyConfig, team: str | None = None) -> Terms:
+    endpoints = None if said.endpoints is None else frozenset(said.endpoints)
+    return Terms(said.limits, said.models, endpoints, team)
 
 
 def key_digest(headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bool]:

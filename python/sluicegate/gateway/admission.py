@@ -1,7 +1,7 @@
 """Who may have what: the caller of a request, the model that it asks for, and how much. Refusals are data."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -151,18 +151,20 @@ class Admission:
         return self._keys.missing
 
     @property
-    def owners(self) -> dict[str, str]:
+    def owners(self) -> Mapping[str, str]:
         """The owner of stored responses that the name of each key of the configuration stands for now."""
         return self._keys.owners
 
     @property
-    def callers(self) -> list[Caller]:
-        """One for each key."""
-        return self._keys.callers
+    def keys(self) -> Keyring:
+        """Any thread."""
+        return self._keys
 
     @property
-    def digests(self) -> list[bytes] | None:
-        """SHA-256 of the keys that may call, for the front to refuse others by; None: anyone may."""
+    def digests(self) -> bytes | None:
+        """SHA-256 of the keys that may call, one after the other, for the front to refuse others by; None:
+        anyone may.
+        """
         return self._keys.digests
 
     def recall(self, spent: Iterable[Spending]) -> None:

@@ -162,10 +162,11 @@ class Gateway:
         """None where none is kept."""
         return self._state.ledger
 
-    @property
-    def callers(self) -> list[Caller]:
-        """One for each key."""
-        return self._state.serving.admission.callers
+    def callers(self, name: str) -> list[Caller]:
+        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
+        other keys.
+        """
+        return self._state.serving.admission.keys.of_caller(name)
 
     def limits(self, callers: Iterable[Caller]) -> list[Standing]:
         """How the limits of these callers stand. For the thread that decides: see `decided`."""
@@ -356,8 +357,9 @@ class Gateway:
         """The same configuration, with the callers and keys that the database has now."""
         state = self._state
         serving = state.serving
+        keys = serving.admission.keys.beside(stored)
         admission = _admission(
-            serving.config, stored, serving.models, serving.prices, state.counters, state.estimates
+            serving.config, keys, serving.models, serving.prices, state.counters, state.estimates
         )
         self._begin_serving(replace(serving, admission=admission))
 
@@ -569,19 +571,18 @@ def _serving(
         fleet=fleet,
     )
     prices = Prices(own_prices or policy_for(config), config.cost.style, notices, known.note)
-    admission = _admission(config, stored, table, prices, counters, estimates)
+    admission = _admission(config, Keyring(config, stored), table, prices, counters, estimates)
     return Serving(config, admission, table, prices)
 
 
 def _admission(
     config: Config,
-    stored: Snapshot | None,
+    keys: Keyring,
     table: ModelTable,
     prices: Prices,
     counters: Counters,
     estimates: Estimates,
 ) -> Admission:
-    keys = Keyring(config, stored)
     return Admission(keys, table, Limiter(config, counters, estimates, keys.own_limits), prices)
 
 

@@ -13,6 +13,7 @@ from sluicegate.identity.keys import (
     revoke_key,
     rotate_key,
 )
+from sluicegate.identity.known import KnownCaller, KnownKey, Terms
 from sluicegate.identity.model import CallerFields, KeyFields, StoredCaller, StoredKey
 from sluicegate.identity.place import open_callers
 from sluicegate.identity.secret import is_key
@@ -28,12 +29,15 @@ __all__ = [
     "IdentityError",
     "InvalidFields",
     "KeyFields",
+    "KnownCaller",
+    "KnownKey",
     "MadeKey",
     "NoSuchCaller",
     "NoSuchKey",
     "Snapshot",
     "StoredCaller",
     "StoredKey",
+    "Terms",
     "audited",
     "change_caller",
     "create_caller",

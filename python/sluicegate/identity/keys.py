@@ -105,7 +105,7 @@ async def rotate_key(
         ends = said.expires
         if ends is None and old.expires is not None:
             ends = _moment(change.now + old.expires - old.created)
-        made = await _insert(change, old.caller_id, old.fields.model_copy(update={"expires": ends}), id)
+        made = await _insert(change, old.caller_id, old.fields.model_copy(update={"expires": ends}), old)
         last = min(change.now + int(said.overlap * MICRO), old.expires or 2**62)
         ended = {"expires": last, "changed": change.version}
         await change.connection.execute(update(keys).where(keys.c.id == id).values(ended))
@@ -130,7 +130,7 @@ async def revoke_key(database: Database, id: str, actor: str) -> StoredKey:
     return replace(key, revoked=change.now)
 
 
-async def _insert(change: Change, caller_id: str, fields: KeyFields, replaces: str | None) -> MadeKey:
+async def _insert(change: Change, caller_id: str, fields: KeyFields, old: StoredKey | None) -> MadeKey:
     new = new_key()
     expires = None if fields.expires is None else int(fields.expires.timestamp() * MICRO)
     key = StoredKey(
@@ -141,7 +141,8 @@ async def _insert(change: Change, caller_id: str, fields: KeyFields, replaces: s
         created=change.now,
         expires=expires,
         revoked=None,
-        replaces=replaces,
+        replaces=None if old is None else old.id,
+        counted_as=new.id if old is None else old.counted_as,
         digest=new.digest,
     )
     row = {
@@ -153,7 +154,8 @@ async def _insert(change: Change, caller_id: str, fields: KeyFields, replaces: s
         **allowed_columns(fields),
         "created": key.created,
         "expires": expires,
-        "replaces": replaces,
+        "replaces": key.replaces,
+        "counted_as": None if old is None else key.counted_as,
         "changed": change.version,
     }
     await change.connection.execute(insert(keys).values(row))

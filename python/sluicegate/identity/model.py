@@ -94,6 +94,8 @@ class StoredKey:
     revoked: int | None
     replaces: str | None
     """The key in whose place it was made."""
+    counted_as: str
+    """The id by which what it uses is counted: its own, or that of the first key that it goes on for."""
     digest: bytes = field(repr=False)
     """SHA-256 of the whole key."""
 
@@ -204,13 +206,19 @@ def key_of(row: Any) -> StoredKey:
         expires=row.expires,
         revoked=row.revoked,
         replaces=row.replaces,
+        counted_as=row.counted_as or row.id,
         digest=bytes(row.digest),
     )
 
 
+def limits_of(text: str) -> Limits:
+    """Of what the column `limits` has. Raises pydantic's `ValidationError`."""
+    return _LIMITS.validate_json(text)
+
+
 def _allowed_of(row: Any) -> dict[str, Any]:
     return {
-        "limits": None if row.limits is None else _LIMITS.validate_json(row.limits),
+        "limits": None if row.limits is None else limits_of(row.limits),
         "models": None if row.models is None else tuple(json.loads(row.models)),
         "endpoints": None if row.endpoints is None else tuple(json.loads(row.endpoints)),
     }

@@ -41,7 +41,7 @@ callers = Table(
     Column("disabled", Boolean, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("changed", BigInteger, nullable=False),
-    Index("callers_changed", "changed"),
+    Index("callers_changed", "changed", "id"),
 )
 
 keys = Table(
@@ -57,11 +57,14 @@ keys = Table(
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
     Column("replaces", Text),
+    Column("counted_as", Text),
     Column("changed", BigInteger, nullable=False),
     Index("keys_of_caller", "caller_id"),
-    Index("keys_changed", "changed"),
+    Index("keys_changed", "changed", "id"),
 )
-"""`id` is the part of a key that is no secret, and `digest` the SHA-256 of the whole key."""
+"""`id` is the part of a key that is no secret, and `digest` the SHA-256 of the whole key. `counted_as` is the
+first of the keys that this one goes on for; null: itself.
+"""
 
 audit = Table(
     "audit",

@@ -2,22 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Table, and_, delete, insert, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.identity.model import StoredCaller, StoredKey, caller_of, key_of
+from sluicegate.identity.known import KnownCaller, KnownKey, Terms, caller_known, key_known
+from sluicegate.identity.model import MICRO
 from sluicegate.identity.schema import callers, keys, state
 from sluicegate.storage import Database
 
 # Of one statement: PostgreSQL's protocol counts parameters in 16 bits.
 _ROWS_AT_ONCE = 1000
+# Read in one go.
+_ROWS_READ = 500
+# No limit counts what was used longer ago.
+_COUNTED_SECONDS = 32 * 24 * 3600
 
-_T = TypeVar("_T")
+_Known = TypeVar("_Known", KnownCaller, KnownKey)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,16 @@ class Snapshot:
     store: str
     """Of which database."""
     version: int
-    callers: Mapping[str, StoredCaller] = field(default_factory=dict)
+    callers: Mapping[str, KnownCaller] = field(default_factory=dict)
     """By id."""
-    keys: Mapping[str, StoredKey] = field(default_factory=dict)
+    keys: Mapping[str, KnownKey] = field(default_factory=dict)
     """By public id."""
+    digests: Mapping[bytes, KnownKey] = field(default_factory=dict)
+    """By SHA-256."""
+    terms: Mapping[Terms, int] = field(default_factory=dict)
+    """What is said of any of them, and of how many."""
+    counted_as: Mapping[str, str] = field(default_factory=dict)
+    """By the id of a key that goes on for another, be it revoked meanwhile: the id by which it is counted."""
     unreadable: tuple[str, ...] = ()
     """The ids of rows that are not as this program writes them. They are left out."""
 
@@ -49,20 +61,88 @@ async def newer(database: Database, known: Snapshot) -> Snapshot:
             return known
         # Read before the rows are: what changes between the two is read again the next time.
         since = known.version if store == known.store and version > known.version else -1
-        query = select(keys).where(keys.c.changed > since)
+        which = []
         if since < 0:
-            query = query.where(keys.c.revoked.is_(None))
+            lately = int((time.time() - _COUNTED_SECONDS) * MICRO)
+            counts = and_(keys.c.counted_as.is_not(None), keys.c.revoked > lately)
+            which = [or_(keys.c.revoked.is_(None), counts)]
             known = NOTHING
-        changed_callers = (await connection.execute(select(callers).where(callers.c.changed > since))).all()
-        changed_keys = (await connection.execute(query)).all()
-    unreadable: list[str] = []
-    return Snapshot(
-        store,
-        version,
-        _merged(known.callers, changed_callers, caller_of, unreadable),
-        _merged(known.keys, changed_keys, lambda row: None if row.revoked else key_of(row), unreadable),
-        tuple(unreadable),
-    )
+        made = _Making(known)
+        async for rows in _read(connection, callers, since):
+            made.take_callers(rows)
+        async for rows in _read(connection, keys, since, *which):
+            made.take_keys(rows)
+    return made.snapshot(store, version)
+
+
+class _Making:
+    """A snapshot, of the one before it and of the rows that have changed."""
+
+    def __init__(self, known: Snapshot) -> None:
+        self._callers, self._keys = dict(known.callers), dict(known.keys)
+        self._digests, self._terms = dict(known.digests), dict(known.terms)
+        self._counted_as = dict(known.counted_as)
+        self._unreadable: list[str] = []
+
+    def take_callers(self, rows: Iterable[Any]) -> None:
+        for row in rows:
+            self._replace(self._callers, row.id, self._made(caller_known, row))
+
+    def take_keys(self, rows: Iterable[Any]) -> None:
+        for row in rows:
+            if row.counted_as is not None:
+                self._counted_as[row.id] = row.counted_as
+            new = None if row.revoked else self._made(key_known, row)
+            old = self._replace(self._keys, row.id, new)
+            if old is not None:
+                del self._digests[old.digest]
+            if new is not None:
+                self._digests[new.digest] = new
+
+    def snapshot(self, store: str, version: int) -> Snapshot:
+        return Snapshot(
+            store,
+            version,
+            self._callers,
+            self._keys,
+            self._digests,
+            self._terms,
+            self._counted_as,
+            tuple(self._unreadable),
+        )
+
+    def _made(self, make: Callable[[Any], _Known], row: Any) -> _Known | None:
+        try:
+            return make(row)
+        except (ValueError, TypeError, OverflowError, json.JSONDecodeError, ValidationError):
+            self._unreadable.append(row.id)
+            return None
+
+    def _replace(self, known: dict[str, _Known], id: str, new: _Known | None) -> _Known | None:
+        """What was there before. Where there is nothing new, it must not go on as it was."""
+        old = known.pop(id, None)
+        if old is not None:
+            left = self._terms[old.terms] - 1
+            if left:
+                self._terms[old.terms] = left
+            else:
+                del self._terms[old.terms]
+        if new is not None:
+            known[id] = new
+            self._terms[new.terms] = self._terms.get(new.terms, 0) + 1
+        return old
+
+
+async def _read(
+    connection: AsyncConnection, table: Table, since: int, *which: Any
+) -> AsyncIterator[Sequence[Any]]:
+    """What has changed since, a page at a time, so that nobody waits for all of it."""
+    place = tuple_(table.c.changed, table.c.id)
+    query = select(table).where(*which).order_by(table.c.changed, table.c.id).limit(_ROWS_READ)
+    after = since + 1, ""
+    while rows := (await connection.execute(query.where(place > after))).all():
+        yield rows
+        after = rows[-1].changed, rows[-1].id
 
 
 async def copy(source: Database, target: Database, seconds: float) -> None:
@@ -96,23 +176,3 @@ async def copy(source: Database, target: Database, seconds: float) -> None:
 async def _state(connection: AsyncConnection) -> tuple[str, int]:
     row = (await connection.execute(select(state.c.store, state.c.version))).one()
     return row.store, row.version
-
-
-def _merged(
-    known: Mapping[str, _T],
-    rows: Iterable[Any],
-    made: Callable[[Any], _T | None],
-    unreadable: list[str],
-) -> Mapping[str, _T]:
-    merged = dict(known)
-    for row in rows:
-        # What cannot be read must not go on as it was.
-        merged.pop(row.id, None)
-        try:
-            found = made(row)
-        except (ValueError, TypeError, OverflowError, json.JSONDecodeError, ValidationError):
-            unreadable.append(row.id)
-            continue
-        if found is not None:
-            merged[row.id] = found
-    return merged

@@ -1,5 +1,6 @@
 //! `Front`, `Exchange`, `Tls`, `ListenBounds`: the engine threads, and what they serve.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::os::fd::RawFd;
@@ -169,6 +170,16 @@ fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
     }
 }
 
+/// The digests that stand in `digests`, one after the other.
+fn each_digest(digests: &[u8]) -> PyResult<HashSet<Digest>> {
+    let (each, rest) = digests.as_chunks();
+    if rest.is_empty() {
+        Ok(each.iter().copied().collect())
+    } else {
+        Err(PyValueError::new_err("a digest has 32 bytes"))
+    }
+}
+
 /// One of the operator's own paths: its name, path, methods, where the model is named (`json`, `form`, `path`), and the
 /// upstream in its place.
 type PyPassthrough = (String, String, Vec<String>, Option<String>, Option<String>);
@@ -243,24 +254,24 @@ impl PyFront {
         })
     }
 
-    #[allow(clippy::needless_pass_by_value)] // Extracted from Python objects.
     fn callers(
         &self,
-        digests: Option<Vec<PyBackedBytes>>,
+        py: Python<'_>,
+        digests: Option<PyBackedBytes>,
         missing: (PyReply, PyReply),
         unknown: (PyReply, PyReply),
     ) -> PyResult<()> {
-        let digest = |digest: &PyBackedBytes| {
-            Digest::try_from(&digest[..])
-                .map_err(|_| PyValueError::new_err("a digest has 32 bytes"))
-        };
-        let digests = digests.map(|digests| digests.iter().map(digest).collect());
-        self.inner.set_callers(Callers {
-            digests: digests.transpose()?,
-            missing: in_forms(missing.into()),
-            unknown: in_forms(unknown.into()),
-        });
-        Ok(())
+        let (missing, unknown) = (in_forms(missing.into()), in_forms(unknown.into()));
+        // Of many keys this takes longer than others should wait for the interpreter.
+        py.detach(|| {
+            let digests = digests.as_deref().map(each_digest).transpose()?;
+            self.inner.set_callers(Callers {
+                digests,
+                missing,
+                unknown,
+            });
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (*, headers, affinity, affinity_header, input_tokens))]
