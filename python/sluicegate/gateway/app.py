@@ -371,6 +371,8 @@ class Gateway:
         if state.front is not None:
             tell_engines(state.front, serving)
         state.serving = serving
+        if state.ledger is not None:
+            state.ledger.counted_as = serving.admission.keys.counted_as
         state.responses.serve(serving.models.names, serving.admission.owners)
 
     def leave(self) -> None:

@@ -59,6 +59,8 @@ class Ledger:
         self._charge_of = charge
         self.drops = config.when_full == "drop"
         """A request for which there is no room is served all the same."""
+        self.counted_as: Mapping[str, str] = {}
+        """By the id of a key that goes on for another: the id by which limits count what it used."""
         self.journal: Journal | None = None
         self.database = open_database(storage)
         gateway = f"{socket.gethostname()}:{os.getpid()}"
@@ -98,12 +100,12 @@ class Ledger:
         `StoreUnavailable`; waits for what they have left to be put into the database.
         """
         await self._recovered.wait()
-        return await spent(self.database, begins, time.time(), users=users)
+        return await spent(self.database, begins, time.time(), self.counted_as, users=users)
 
     async def spent_by(self, begins: Mapping[Calendar, date], whose: Whose) -> list[Spent]:
         """What these have used since these days began, as `spent` has it. Raises `StoreUnavailable`."""
         await self._recovered.wait()
-        return await spent_by(self.database, begins, whose)
+        return await spent_by(self.database, begins, whose, self.counted_as)
 
     # === shipping ===
 

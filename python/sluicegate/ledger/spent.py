@@ -28,6 +28,7 @@ class Spent(NamedTuple):
     """Of what was used `lately`: seconds since 1970, when it was admitted."""
     caller_id: str
     key_id: str
+    """By which limits count it: of keys that go on for each other, that of the first."""
     team: str
     user_id: str
     model: str
@@ -37,11 +38,17 @@ class Spent(NamedTuple):
 
 
 async def spent(
-    database: Database, begins: Mapping[Calendar, date], now: float, *, users: bool
+    database: Database,
+    begins: Mapping[Calendar, date],
+    now: float,
+    counted_as: Mapping[str, str],
+    *,
+    users: bool,
 ) -> list[Spent]:
     """Everything since the last hour and since these days began; `users`: of users, too.
 
-    Raises `StoreUnavailable`.
+    `counted_as`: by the id of a key, the one by which it is counted, where that is another. Raises
+    `StoreUnavailable`.
     """
     async with database.read("limits") as connection:
         found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
@@ -51,7 +58,7 @@ async def spent(
             if users:
                 query = _since(usage_users, _OF_USERS, begin).limit(_MOST_USERS)
                 found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
-    return found
+    return [_counted(each, counted_as) for each in found]
 
 
 class Whose(NamedTuple):
@@ -64,13 +71,18 @@ class Whose(NamedTuple):
     """A caller's id, and the user's."""
 
 
-async def spent_by(database: Database, begins: Mapping[Calendar, date], whose: Whose) -> list[Spent]:
+async def spent_by(
+    database: Database, begins: Mapping[Calendar, date], whose: Whose, counted_as: Mapping[str, str]
+) -> list[Spent]:
     """What these have used since these days began; all rows of each, and some of others. Raises
-    `StoreUnavailable`.
+    `StoreUnavailable`. `counted_as`: as in `spent`.
     """
     columns = usage_daily.c
+    keys = {*whose.keys}
+    if keys:
+        keys |= {id for id, first in counted_as.items() if first in keys}
     theirs = or_(
-        columns.caller_id.in_(whose.callers), columns.key_id.in_(whose.keys), columns.team.in_(whose.teams)
+        columns.caller_id.in_(whose.callers), columns.key_id.in_(keys), columns.team.in_(whose.teams)
     )
     columns = usage_users.c
     users = tuple_(columns.caller_id, columns.user_id).in_(whose.users)
@@ -83,7 +95,12 @@ async def spent_by(database: Database, begins: Mapping[Calendar, date], whose: W
             if whose.users:
                 query = _since(usage_users, _OF_USERS, begin).where(users)
                 found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
-    return found
+    return [_counted(each, counted_as) for each in found]
+
+
+def _counted(spent: Spent, counted_as: Mapping[str, str]) -> Spent:
+    first = counted_as.get(spent.key_id)
+    return spent if first is None else spent._replace(key_id=first)
 
 
 def _of_last_hour(now: float) -> Select[Any]:
