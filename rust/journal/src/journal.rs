@@ -272,8 +272,17 @@ impl Journal {
         let rows = taken
             .iter()
             .filter_map(|over| {
-                let words = over.segment.words.copy(over.at, over.length);
-                layout::read(&words)?.1.filter(Row::is_real)
+                let Over {
+                    segment,
+                    at,
+                    length,
+                } = over;
+                let used = layout::used(*length, |word| {
+                    segment.words.load(at + word, Ordering::Acquire)
+                });
+                // The rest of its room is most of it, and in no processor's cache.
+                let words = segment.words.copy(*at, used);
+                layout::read_record(&words, *length)?.filter(Row::is_real)
             })
             .collect();
         Batch { rows, taken }

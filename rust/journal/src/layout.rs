@@ -163,29 +163,42 @@ pub(crate) fn seen_at(words: &[u64]) -> Option<usize> {
     (text_words <= MOST_OPENING_TEXT).then_some(HEAD + OPENING + text_words)
 }
 
+/// How many words of a record of `length` say something. `word`: what is at a place in it.
+pub(crate) fn used(length: usize, word: impl Fn(usize) -> u64) -> usize {
+    let rest = length.saturating_sub(CLOSING_TEXT);
+    let bytes = usize::try_from(word(rest.saturating_sub(1))).unwrap_or(usize::MAX);
+    rest + bytes.div_ceil(WORD).min(CLOSING_TEXT)
+}
+
 /// The record at the beginning of `words`, and its length in words. Nothing in it is trusted.
 pub(crate) fn read(words: &[u64]) -> Option<(usize, Option<Row>)> {
     let length = length(*words.first()?)?;
-    let words = words.get(..length)?;
+    Some((length, read_record(words.get(..length)?, length)?))
+}
+
+/// The record of `length` words, of which those that are [`used`] suffice. None where it is none; `Some(None)` where it
+/// is in the ledger, or no upstream has heard of it.
+#[allow(clippy::option_option)]
+pub(crate) fn read_record(words: &[u64], length: usize) -> Option<Option<Row>> {
     let state = *words.get(STATE)?;
     let seen_at = seen_at(words)?;
     let opening = words.get(HEAD..seen_at)?;
-    if u64::from(crc_of(opening)) != *words.get(1)?
+    let opening_bytes = bytes_of(opening);
+    if u64::from(crc32fast::hash(&opening_bytes)) != *words.get(1)?
         || length != seen_at + SEEN + CLOSING + CLOSING_TEXT
     {
         return None;
     }
     if matches!(state & STATE_MASK, VOID | SHIPPED) {
-        return Some((length, None));
+        return Some(None);
     }
-    let text_bytes = bytes_of(opening.get(OPENING..)?);
-    let texts = Unpacking(&text_bytes).texts(OPENING_TEXTS.len())?;
+    let texts = Unpacking(opening_bytes.get(OPENING * WORD..)?).texts(OPENING_TEXTS.len())?;
     let seen = words.get(seen_at..seen_at + SEEN)?;
     let closing = words.get(seen_at + SEEN..)?;
     let closed = (state & STATE_MASK == CLOSED)
         .then(|| read_closing(closing, state & !STATE_MASK))
         .flatten();
-    let row = Row {
+    Some(Some(Row {
         id: (u128::from(*opening.first()?) << 64) | u128::from(*opening.get(1)?),
         opening: Opening::read(opening.get(2..2 + Opening::COUNT)?),
         texts,
@@ -193,8 +206,7 @@ pub(crate) fn read(words: &[u64]) -> Option<(usize, Option<Row>)> {
             Some(closed) => closed,
             None => Ending::Interrupted(read_seen(seen)?),
         },
-    };
-    Some((length, Some(row)))
+    }))
 }
 
 fn read_seen(words: &[u64]) -> Option<Seen> {
@@ -232,11 +244,11 @@ fn read_closing(words: &[u64], crc: u64) -> Option<Ending> {
         return None;
     }
     let part = words.get(..CLOSING + length.div_ceil(WORD))?;
-    if u64::from(crc_of(part)) != crc {
+    let bytes = bytes_of(part);
+    if u64::from(crc32fast::hash(&bytes)) != crc {
         return None;
     }
-    let bytes = bytes_of(part.get(CLOSING..)?);
-    let mut reading = Unpacking(bytes.get(..length)?);
+    let mut reading = Unpacking(bytes.get(CLOSING * WORD..)?.get(..length)?);
     let texts = reading.texts(CLOSING_TEXTS.len())?;
     let mut attempts = Vec::new();
     while !reading.0.is_empty() {

@@ -395,6 +395,17 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// The text that `row` has in `column`.
+    #[must_use]
+    pub fn text(row: &LedgerRow, column: Column) -> Option<&str> {
+        match column.place {
+            Place::Result => Some(row.result()),
+            Place::Source => Some(row.source.as_str()),
+            Place::Text(at) => row.text(at),
+            _ => None,
+        }
+    }
+
     /// What is in `column`.
     #[must_use]
     pub fn get(&self, column: Column) -> Value<'a> {
@@ -402,9 +413,9 @@ impl<'a> Values<'a> {
             Place::Id => return Value::Id(self.row.id),
             Place::StartedAt => Some(self.row.started_at()),
             Place::Background => return Value::Flag(self.row.opening.background == Some(1)),
-            Place::Result => return Value::Text(self.row.result()),
-            Place::Source => return Value::Text(self.row.source.as_str()),
-            Place::Text(at) => return self.row.text(at).map_or(Value::Unknown, Value::Text),
+            Place::Result | Place::Source | Place::Text(_) => {
+                return Self::text(self.row, column).map_or(Value::Unknown, Value::Text);
+            }
             Place::Flag(at) => {
                 return Value::Flag(self.closing.get(at).copied().flatten() == Some(1));
             }

@@ -79,7 +79,11 @@ impl Unpacking<'_> {
     }
 
     pub(crate) fn texts(&mut self, count: usize) -> Option<Vec<Option<Box<str>>>> {
-        (0..count).map(|_| self.text()).collect()
+        let mut texts = Vec::with_capacity(count);
+        for _ in 0..count {
+            texts.push(self.text()?);
+        }
+        Some(texts)
     }
 
     pub(crate) fn number(&mut self) -> Option<u64> {
