@@ -36,6 +36,7 @@ __all__ = [
     "Journal",
     "JournalBatch",
     "JournalEntry",
+    "JournalLines",
     "JournalRows",
     "Lease",
     "Limit",
@@ -858,7 +859,7 @@ class JournalRows:
     def halves(self) -> tuple[JournalRows, JournalRows]: ...
     def table(
         self, day: Callable[[int], object], *, gateway: str, version: str, flags: bool
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+    ) -> tuple[list[str], JournalLines]:
         """The columns of the ledger for which some row has a value, and each row's values in their order.
 
         `day`: what a row has for its day, by the seconds since 1970 of a whole minute; it is asked in the
@@ -875,6 +876,13 @@ class JournalRows:
         """By the ids of the prices that they were charged by, of the first such row: price_id, model,
         upstream_model, started_at.
         """
+
+@final
+class JournalLines:
+    """Rows as tuples, each made when it is asked for. For one thread at a time."""
+
+    def __iter__(self) -> JournalLines: ...
+    def __next__(self) -> tuple[Any, ...]: ...
 
 @final
 class AbandonedSegment:

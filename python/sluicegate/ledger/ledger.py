@@ -19,7 +19,7 @@ from sluicegate.ledger.spent import Calendar, Spent, Whose, spent, spent_by
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import LedgerMetrics, Log, where
 
-BATCH_ROWS = 256
+BATCH_ROWS = 1024
 INTERVAL_SECONDS = 0.25
 
 # How often it is looked whether another process has died and left something.

@@ -8,13 +8,11 @@ from datetime import date, datetime, tzinfo
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate._core import JournalRows
 from sluicegate.ledger.schema import attempts, ledger, prices_used, usage_daily, usage_users
 from sluicegate.ledger.statements import adding, inserting
-from sluicegate.storage import Contended, Database, Unstorable
+from sluicegate.storage import Contended, Database, Statement, Unstorable
 
 Record = Mapping[str, Any]
 
@@ -27,6 +25,7 @@ one of `JournalRows.prices`.
 _TRIES = 5
 
 _ATTEMPTS = tuple(attempts.c.keys())
+_PRICES = tuple(prices_used.c.keys())
 
 
 class Shipping:
@@ -72,23 +71,23 @@ class Shipping:
             return list((await connection.scalars(select(ledger.c.id).where(ledger.c.id.in_(ids)))).all())
 
     async def _transaction(self, rows: JournalRows) -> None:
-        # Drivers get what they take as it is: Python's sqlite3 is slow with anything but numbers and texts.
         plain = self._database.path is not None
+        # Python's sqlite3 is slow with anything but numbers and texts.
         day = self._day_as_text if plain else self._day
         columns, lines = rows.table(day, gateway=self._gateway, version=self._version, flags=not plain)
-        tries = rows.attempts()
-        sums = (usage_daily, rows.daily(day)), (usage_users, rows.users(day))
-        async with self._database.transaction("ledger") as connection:
-            dialect = connection.dialect.name
-            await connection.exec_driver_sql(inserting(dialect, "ledger", tuple(columns)), lines)
-            if tries:
-                await connection.exec_driver_sql(inserting(dialect, attempts.name, _ATTEMPTS), tries)
-            # In one order for all processes: none waits for another in a circle.
-            for table, added in sums:
-                if added:
-                    await connection.exec_driver_sql(adding(dialect, table), added)
-            described = await self._describe(connection, rows)
-        self._described |= described
+        statements: list[Statement] = [(inserting("ledger", tuple(columns), numbered=not plain), lines)]
+        if tries := rows.attempts():
+            statements.append((inserting(attempts.name, _ATTEMPTS, numbered=not plain), tries))
+        # In one order for all processes: none waits for another in a circle.
+        for table, sums in ((usage_daily, rows.daily(day)), (usage_users, rows.users(day))):
+            if sums:
+                statements.append((adding(table, numbered=not plain), sums))
+        described = self._prices(rows)
+        if described:
+            insert = inserting(prices_used.name, _PRICES, numbered=not plain)
+            statements.append((f"{insert} ON CONFLICT DO NOTHING", described))
+        await self._database.write("ledger", statements)
+        self._described |= {id for id, *_ in described}
 
     def _day(self, seconds: int) -> date:
         return datetime.fromtimestamp(seconds, self._zone).date()
@@ -96,23 +95,12 @@ class Shipping:
     def _day_as_text(self, seconds: int) -> str:
         return self._day(seconds).isoformat()
 
-    async def _describe(self, connection: AsyncConnection, rows: JournalRows) -> set[str]:
-        """Say what the prices of `rows` are, as far as nobody has said it. The ids of those."""
-        found: dict[str, dict[str, Any]] = {}
-        for id, record in rows.prices().items():
-            if id not in self._described:
-                price = self._price(record)
-                if price is not None:
-                    source, rates = price
-                    found[id] = {
-                        "price_id": id,
-                        "source": source,
-                        "rates": rates,
-                        "first_used": record["started_at"],
-                    }
-        if found:
-            insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-            # In one order for all processes: none waits for another in a circle.
-            lines = [found[id] for id in sorted(found)]
-            await connection.execute(insert(prices_used).on_conflict_do_nothing(), lines)
-        return set(found)
+    def _prices(self, rows: JournalRows) -> list[tuple[str, str, str, int]]:
+        """What the prices of `rows` are, as far as nobody has said it, by the columns of `prices_used`."""
+        found = []
+        # In one order for all processes, as the sums are.
+        for id, record in sorted(rows.prices().items()):
+            price = None if id in self._described else self._price(record)
+            if price is not None:
+                found.append((id, *price, record["started_at"]))
+        return found

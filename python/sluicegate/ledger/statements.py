@@ -1,6 +1,5 @@
 """The statements that add rows and sums, in the words of drivers: each is run for many tuples at a time."""
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from sqlalchemy import Table
@@ -13,16 +12,15 @@ _KEPT = 256
 
 
 @lru_cache(_KEPT)
-def inserting(dialect: str, table: str, columns: Sequence[str]) -> str:
-    """Add rows of these columns."""
-    numbers = range(1, len(columns) + 1)
-    marks = [f"${number}" if dialect == "postgresql" else "?" for number in numbers]
+def inserting(table: str, columns: tuple[str, ...], *, numbered: bool) -> str:
+    """Add rows of these columns. `numbered`: the driver wants its parameters numbered."""
+    marks = [f"${number}" if numbered else "?" for number in range(1, len(columns) + 1)]
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"  # noqa: S608
 
 
 @cache
-def adding(dialect: str, table: Table) -> str:
-    """Add lines of all columns to the sums of `table`."""
+def adding(table: Table, *, numbered: bool) -> str:
+    """Add lines of all columns to the sums of `table`. `numbered`: as for `inserting`."""
     changes = []
     for column in table.c:
         name = column.name
@@ -34,5 +32,5 @@ def adding(dialect: str, table: Table) -> str:
                 f"{name} = CASE WHEN {sum} > {_MOST} - {more} THEN {_MOST} ELSE {sum} + {more} END"
             )
     keys = ", ".join(column.name for column in table.primary_key)
-    insert = inserting(dialect, table.name, tuple(table.c.keys()))
+    insert = inserting(table.name, tuple(table.c.keys()), numbered=numbered)
     return f"{insert} ON CONFLICT ({keys}) DO UPDATE SET {', '.join(changes)}"

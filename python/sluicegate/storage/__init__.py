@@ -1,6 +1,6 @@
 """Databases and files: where they are, how they are opened, and how their tables came to be."""
 
-from sluicegate.storage.database import Database
+from sluicegate.storage.database import Database, Statement
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
 from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
@@ -22,6 +22,7 @@ __all__ = [
     "RedisFailed",
     "RedisScript",
     "ScriptCall",
+    "Statement",
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",

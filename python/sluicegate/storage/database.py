@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,9 @@ _ROLLED_BACK = "40"
 
 _T = TypeVar("_T")
 
+Statement = tuple[str, Iterable[Sequence[Any]]]
+"""SQL in a driver's own words, and the tuples that it is run for."""
+
 
 class Database:
     """One process's connections. Nothing is opened, or made, before the first use."""
@@ -61,6 +65,8 @@ class Database:
         self._migrate = migrate
         self._durable = durable
         self._engines: tuple[AsyncEngine, AsyncEngine] | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._writing = threading.Lock()
         self._opening = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self.on_failure: Callable[[str, Exception], None] | None = None
@@ -78,6 +84,44 @@ class Database:
             writing, _ = await self._opened()
             async with writing.begin() as connection:
                 yield connection
+
+    async def write(self, operation: str, statements: Sequence[Statement]) -> None:
+        """Run these statements in one transaction; raises as `transaction` does.
+
+        With SQLite this is one step of a thread; each statement of a `transaction` is three.
+        """
+        if self.path is None:
+            async with self.transaction(operation) as connection:
+                for sql, rows in statements:
+                    await connection.exec_driver_sql(sql, [*rows])
+            return
+        with self._failures(operation):
+            await self._opened()
+            await asyncio.to_thread(self._write, self.path, statements)
+
+    def _write(self, path: Path, statements: Sequence[Statement]) -> None:
+        with self._writing:
+            if self._writer is None:
+                self._writer = self._connected(path)
+            writer = self._writer
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                for sql, rows in statements:
+                    writer.executemany(sql, rows)
+                writer.execute("COMMIT")
+            except BaseException:
+                writer.rollback()
+                raise
+
+    def _connected(self, path: Path) -> sqlite3.Connection:
+        # Threads take turns with it.
+        connection = sqlite3.connect(path, BUSY_SECONDS, check_same_thread=False)
+        try:
+            self._prepare(connection, None)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     @contextlib.asynccontextmanager
     async def read(self, operation: str) -> AsyncIterator[AsyncConnection]:
@@ -112,6 +156,13 @@ class Database:
         for engine in engines or ():
             with contextlib.suppress(SQLAlchemyError, OSError):
                 await engine.dispose()
+        await asyncio.to_thread(self._close_writer)
+
+    def _close_writer(self) -> None:
+        with self._writing, contextlib.suppress(sqlite3.Error):
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
 
     @contextlib.contextmanager
     def _failures(self, operation: str) -> Iterator[None]:
@@ -119,7 +170,7 @@ class Database:
             yield
         except UnicodeError as error:
             raise Unstorable(type(error).__name__) from None
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             if _blames_content(cause):
                 # Its words may repeat what was to be written.

@@ -14,9 +14,6 @@ use uuid::Uuid;
 
 const MINUTE: u64 = 60_000_000;
 
-/// Rows that are made between two moments in which another thread may have the interpreter.
-const AT_ONCE: usize = 64;
-
 #[pyclass(name = "JournalRows", module = "sluicegate._core")]
 pub(crate) struct PyRows {
     rows: Vec<LedgerRow>,
@@ -90,35 +87,30 @@ impl PyRows {
     }
 
     #[pyo3(signature = (day, *, gateway, version, flags))]
-    fn table<'py>(
-        &self,
-        py: Python<'py>,
-        day: &Bound<'py, PyAny>,
-        gateway: &Bound<'py, PyString>,
-        version: &Bound<'py, PyString>,
+    fn table(
+        slf: &Bound<'_, Self>,
+        day: &Bound<'_, PyAny>,
+        gateway: &Bound<'_, PyString>,
+        version: &Bound<'_, PyString>,
         flags: bool,
-    ) -> PyResult<(Vec<&'static str>, Bound<'py, PyList>)> {
-        let days = Days::of(&self.rows, day)?;
-        let columns = py.detach(|| known_columns(&self.rows));
-        let mut making = Making::new(py, columns.len(), flags);
-        let list = PyList::empty(py);
-        for (index, (row, day)) in self.rows.iter().zip(&days.rows).enumerate() {
-            if index % AT_ONCE == AT_ONCE - 1 {
-                py.detach(|| ());
-            }
-            let values = Values::of(row);
-            let mut cells = Vec::with_capacity(columns.len() + 3);
-            for (place, column) in columns.iter().enumerate() {
-                cells.push(making.cell(place, values.get(*column))?);
-            }
-            cells.push(days.day(*day));
-            cells.push(gateway.clone().into_any());
-            cells.push(version.clone().into_any());
-            list.append(PyTuple::new(py, cells)?)?;
-        }
+    ) -> PyResult<(Vec<&'static str>, PyLines)> {
+        let held = slf.borrow();
+        let rows = &held.rows;
+        let days = Days::of(rows, day)?;
+        let columns = slf.py().detach(|| known_columns(rows));
         let mut names: Vec<_> = columns.iter().map(|column| column.name).collect();
         names.extend(["day", "gateway", "version"]);
-        Ok((names, list))
+        let lines = PyLines {
+            rows: slf.clone().unbind(),
+            next: 0,
+            texts: columns.iter().map(|_| None).collect(),
+            columns,
+            day_of: days.rows,
+            days: days.days.into_iter().map(Bound::unbind).collect(),
+            written_by: [gateway, version].map(|text| text.clone().unbind()),
+            flags,
+        };
+        Ok((names, lines))
     }
 
     fn attempts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -255,49 +247,73 @@ impl<'py> Days<'py> {
     }
 }
 
-/// What Python objects are made with, so that a text that rows in a row have in a column is made once.
-struct Making<'a, 'py> {
-    py: Python<'py>,
-    none: Bound<'py, PyAny>,
-    yes: Bound<'py, PyAny>,
-    no: Bound<'py, PyAny>,
-    texts: Vec<Option<(&'a str, Bound<'py, PyAny>)>>,
+/// The lines of a table, each made when the driver asks for it: on its thread, and in no longer turn of the
+/// interpreter than that.
+#[pyclass(name = "JournalLines", module = "sluicegate._core")]
+pub(crate) struct PyLines {
+    rows: Py<PyRows>,
+    next: usize,
+    columns: Vec<Column>,
+    /// By column: the row whose text was made last, and what was made of it. Most often the next row has the same.
+    texts: Vec<Option<(usize, Py<PyString>)>>,
+    /// The number of each row's day.
+    day_of: Vec<usize>,
+    days: Vec<Py<PyAny>>,
+    written_by: [Py<PyString>; 2],
+    flags: bool,
 }
 
-impl<'a, 'py> Making<'a, 'py> {
-    fn new(py: Python<'py>, columns: usize, flags: bool) -> Self {
-        let [no, yes] = [false, true].map(|flag| match flags {
-            true => PyBool::new(py, flag).to_owned().into_any(),
-            false => PyInt::new(py, u8::from(flag)).into_any(),
-        });
-        Self {
-            py,
-            none: py.None().into_bound(py),
-            yes,
-            no,
-            texts: vec![None; columns],
-        }
+#[pymethods]
+impl PyLines {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
     }
 
-    fn cell(&mut self, place: usize, value: Value<'a>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(match value {
-            Value::Unknown => self.none.clone(),
-            Value::Flag(flag) => if flag { &self.yes } else { &self.no }.clone(),
-            Value::Number(number) => PyInt::new(self.py, number).into_any(),
-            Value::Id(id) => {
-                let mut text = Uuid::encode_buffer();
-                let text = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
-                PyString::new(self.py, text).into_any()
-            }
-            Value::Text(text) => match &self.texts[place] {
-                Some((last, made)) if *last == text => made.clone(),
-                _ => {
-                    let made = PyString::new(self.py, text).into_any();
-                    self.texts[place] = Some((text, made.clone()));
-                    made
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let rows = self.rows.bind(py).borrow();
+        let at = self.next;
+        let Some(row) = rows.rows.get(at) else {
+            return Ok(None);
+        };
+        self.next += 1;
+        let values = Values::of(row);
+        let mut cells = Vec::with_capacity(self.columns.len() + 3);
+        for (column, made) in self.columns.iter().zip(&mut self.texts) {
+            cells.push(match values.get(*column) {
+                Value::Unknown => py.None().into_bound(py),
+                Value::Flag(flag) if self.flags => PyBool::new(py, flag).to_owned().into_any(),
+                Value::Flag(flag) => PyInt::new(py, u8::from(flag)).into_any(),
+                Value::Number(number) => PyInt::new(py, number).into_any(),
+                Value::Id(id) => {
+                    let mut text = Uuid::encode_buffer();
+                    let text = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
+                    PyString::new(py, text).into_any()
                 }
-            },
-        })
+                Value::Text(text) => {
+                    let last = made.as_ref().filter(|(last, _)| {
+                        let last = rows.rows.get(*last);
+                        last.is_some_and(|row| Values::text(row, *column) == Some(text))
+                    });
+                    match last {
+                        Some((_, made)) => made.bind(py).clone().into_any(),
+                        None => {
+                            let new = PyString::new(py, text);
+                            *made = Some((at, new.clone().unbind()));
+                            new.into_any()
+                        }
+                    }
+                }
+            });
+        }
+        let day = self.day_of.get(at).and_then(|day| self.days.get(*day));
+        cells.push(
+            day.map_or_else(|| py.None(), |day| day.clone_ref(py))
+                .into_bound(py),
+        );
+        for text in &self.written_by {
+            cells.push(text.bind(py).clone().into_any());
+        }
+        PyTuple::new(py, cells).map(Some)
     }
 }
 
