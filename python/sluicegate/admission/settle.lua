@@ -65,8 +65,11 @@ for i = 2, #KEYS do
     if slice - place < SLICES then
       -- A gateway's clock may be a little ahead.
       local field = string.format('%.0f', math.min(place, slice))
-      redis.pcall('HINCRBY', key, field, no_less(amount, redis.call('HGET', key, field) or '0'))
-      redis.call('EXPIRE', key, kind * (SLICES + 1))
+      local there = redis.call('HGET', key, field)
+      redis.pcall('HINCRBY', key, field, no_less(amount, there or '0'))
+      if not there then
+        redis.call('EXPIRE', key, kind * (SLICES + 1))
+      end
     end
   end
 end

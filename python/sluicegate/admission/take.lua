@@ -5,8 +5,9 @@
 --   the seconds of a slice), what it limits, the most that may be used, what the request wants, and how much of that
 --   is no guess.
 -- Gives the verdict, the time, and a text for each limit: its mark, what is used of it, and, of slices, their numbers
--- and amounts. The verdict is `taken` (the mark: what was taken), `over` (the mark: 1 where this limit refuses),
--- `missing` (the mark: 1 where the total is not here), or alone `gone`, where the session is not open.
+-- and amounts; of a slice that is there twice the last one counts. The verdict is `taken` (the mark: what was taken),
+-- `over` (the mark: 1 where this limit refuses), `missing` (the mark: 1 where the total is not here), or alone `gone`,
+-- where the session is not open.
 
 local LIVE_SECONDS = 15
 local HELD_SECONDS = 86400
@@ -45,20 +46,21 @@ local function held(key)
   return sum
 end
 
--- What was used in slices that still count, and those slices.
+-- What was used in slices that still count, and the text of those slices. Most of the script's time is spent here:
+-- the text is put together at once, of what is stored.
 local function slid(key, seconds)
   local first = math.floor(now / seconds) - SLICES + 1
-  local sum, slices, fields = 0, {}, redis.call('HGETALL', key)
-  for i = 1, #fields, 2 do
-    if tonumber(fields[i]) < first then
+  local sum, fields = 0, redis.call('HGETALL', key)
+  for i = #fields - 1, 1, -2 do
+    if fields[i] - first < 0 then
       redis.call('HDEL', key, fields[i])
+      table.remove(fields, i + 1)
+      table.remove(fields, i)
     else
-      local amount = tonumber(fields[i + 1])
-      sum = sum + amount
-      slices[fields[i]] = amount
+      sum = sum + fields[i + 1]
     end
   end
-  return sum, slices
+  return sum, table.concat(fields, ' ')
 end
 
 local used, slices, marks = {}, {}, {}
@@ -82,12 +84,7 @@ end
 local function texts()
   local said = {}
   for i = 1, count do
-    local words = {string.format('%.0f', marks[i]), string.format('%.0f', used[i])}
-    for slice, amount in pairs(slices[i] or {}) do
-      words[#words + 1] = slice
-      words[#words + 1] = string.format('%.0f', amount)
-    end
-    said[i] = table.concat(words, ' ')
+    said[i] = string.format('%.0f %.0f %s', marks[i], used[i], slices[i] or '')
   end
   return said
 end
@@ -132,9 +129,13 @@ for i = 1, count do
       redis.pcall('INCRBY', key, added)
     else
       local slice = string.format('%.0f', math.floor(now / kind))
-      slices[i][slice] = (slices[i][slice] or 0) + amount
-      redis.pcall('HINCRBY', key, slice, added)
-      redis.call('EXPIRE', key, kind * (SLICES + 1))
+      local there = redis.pcall('HINCRBY', key, slice, added)
+      if type(there) == 'number' then
+        slices[i] = string.format('%s %s %.0f', slices[i], slice, there)
+      end
+      if there == amount then
+        redis.call('EXPIRE', key, kind * (SLICES + 1))
+      end
     end
   end
 end

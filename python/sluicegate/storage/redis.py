@@ -174,25 +174,24 @@ class _Replies:
     """Finds replies in what a server sends."""
 
     def __init__(self) -> None:
-        from hiredis import Reader
+        from hiredis import HiredisError, Reader
 
+        self._fault = HiredisError
         self._reader = Reader()
         self._unfinished = 0
 
     def of(self, data: bytes) -> list[Any]:
         """Those that `data` completes. Raises `RedisFailed`, also where one is an error."""
-        from hiredis import HiredisError
-
         if not data:
             raise RedisFailed("it closed the connection")
         found: list[Any] = []
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
-                if isinstance(reply, HiredisError):
+                if isinstance(reply, self._fault):
                     raise reply
                 found.append(reply)
-        except HiredisError as error:
+        except self._fault as error:
             raise RedisFailed(_said(error)) from None
         self._unfinished = 0 if found else self._unfinished + len(data)
         if self._unfinished > _MOST_ANSWER_BYTES:
