@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,12 @@ START_SECONDS = 30.0
 class RedisServer:
     """`redis-server` on a port of its own; what it knows is gone when it is killed."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str, directory: Path, arguments: Sequence[str]) -> None:
         self._program = program
         self._directory = directory
+        self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            self.port: int = holder.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -33,6 +32,7 @@ class RedisServer:
     def start(self) -> None:
         """Returns once it answers."""
         arguments = [
+            *self._arguments,
             "--port",
             str(self.port),
             "--bind",
@@ -77,13 +77,20 @@ class RedisServer:
         self._process.send_signal(number)
 
 
+def free_port() -> int:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        return port
+
+
 @contextlib.contextmanager
-def redis_server(directory: Path) -> Iterator[RedisServer]:
-    """A running server. Skips where the program is not installed."""
+def redis_server(directory: Path, *arguments: str) -> Iterator[RedisServer]:
+    """A running server, which is given these arguments, too. Skips where the program is not installed."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         pytest.skip("neither redis-server nor valkey-server is installed")
-    server = RedisServer(program, directory)
+    server = RedisServer(program, directory, arguments)
     try:
         server.start()
         yield server
