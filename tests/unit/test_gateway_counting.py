@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, cast
 
@@ -13,11 +13,12 @@ from pydantic import SecretStr
 from harness.holding import hold
 from harness.redis_server import RedisServer, redis_server
 from sluicegate._core import Decisions, Estimates, Lease
-from sluicegate.admission import Keyring, Later, Limiter, SharedCounters
+from sluicegate.admission import Keyring, Later, Limiter, SharedCounters, Total
 from sluicegate.config import load_data
 from sluicegate.gateway import counting
 from sluicegate.gateway.counting import Counting
 from sluicegate.gateway.deciding import DecidingOnLoop
+from sluicegate.gateway.totals import Sums
 from sluicegate.storage import RedisConnection, RedisConnector, RedisFailed, ScriptCall
 from sluicegate.storage import redis as storage_redis
 from sluicegate.telemetry import Log, Metrics
@@ -107,33 +108,36 @@ class Decider:
 class Gateway:
     """The thread that decides is the event loop here."""
 
-    def __init__(self, server: RedisServer, chance: random.Random, log: Log) -> None:
+    def __init__(
+        self, server: RedisServer, chance: random.Random, log: Log, totals: Any = None, **config: Any
+    ) -> None:
         decisions = Decisions()
         self.wake = decisions.wake
         self.connector = UnreliableConnector(SecretStr(server.url), chance, decisions.wake)
         self.counters = SharedCounters(UTC, "allow")
-        self.counting = Counting(self.counters, self.connector, None, log, Metrics().counters)
+        self.counting = Counting(self.counters, self.connector, totals, log, Metrics().counters)
         self.deciding = DecidingOnLoop(cast(Any, Decider()), decisions, self.counting)
         rates = {"requests": "100000/hour", "tokens": "1G/hour", "concurrent": 1000, "cost": "100000/month"}
-        config = load_data(
+        loaded = load_data(
             {
                 "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
                 "models": {"m": "local"},
                 "limits": {"all": rates},
                 "keys": [{"name": "a", "key": "sk-1", "limits": "all"}],
+                **config,
             },
             {},
         )
-        self._limiter = Limiter(config, self.counters, Estimates())
-        [self._caller] = Keyring(config).callers
+        self._limiter = Limiter(loaded, self.counters, Estimates())
+        [self._caller] = Keyring(loaded).callers
 
     async def close(self) -> None:
         await self.deciding.stop(0)
         await asyncio.to_thread(self.counting.close)
 
-    async def admitted(self, input: int) -> Lease:
+    async def admitted(self, input: int, user: str | None = None) -> Lease:
         found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer = hold(self._limiter, self._caller, input, 50)
+        answer = hold(self._limiter, self._caller, input, 50, user=user)
         if isinstance(answer, Later):
             answer.then(found.set_result)
         else:
@@ -218,3 +222,48 @@ async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"{found}, not {expected}") from None
+
+
+class Forgetful:
+    """A ledger that has no sums."""
+
+    def ask(self, totals: Mapping[str, Total], then: Callable[[Sums | None], None]) -> None:
+        then({})
+
+
+async def test_what_the_ledger_cannot_say_is_what_the_gateway_knows(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of users the ledger has no sums by model."""
+    monkeypatch.setattr(storage_redis, "DEADLINE_SECONDS", WAIT_SECONDS)
+    log = Log(level="error")
+    person = {"tokens": "900000/month", "models": {"m": {"tokens": "800000/month"}}}
+    users = {"header": "x-user-id", "limits": "person"}
+    gateway = Gateway(
+        server,
+        random.Random(0),
+        log,
+        Forgetful(),
+        limits={"all": {"tokens": "1M/month"}, "person": person},
+        users=users,
+    )
+    gateway.deciding.start()
+    try:
+        with server.client() as client:
+            client.flushall()
+            (await gateway.admitted(10, "ada")).ended(500, 0, 0, failed=False)
+            gateway.wake()
+            # Whoever asks after it hears of it.
+            (await gateway.admitted(10, "ada")).unused()
+            client.flushall()
+            await gateway.admitted(100, "ada")
+            found = {
+                (key.decode().split(":")[6], key.decode().split(":")[7]): int(client.get(key) or 0)
+                for key in client.keys("{sluicegate}:1:tokens:month:*")
+            }
+        wanted = found["", "caller"]
+        assert found["", "user"] == wanted
+        assert found["m", "user"] >= 500 + wanted
+    finally:
+        await gateway.close()
+        log.close()

@@ -453,12 +453,14 @@ class Counting:
     def _recalled(self, asks: Sequence[Ask], totals: Mapping[str, Total], sums: Sums | None) -> None:
         """Ask for their requests again."""
         self._recalling = False
-        if sums is None:
-            # What this gateway knows is better than nothing.
-            sums = {name: total.known for name, total in totals.items()}
-            if self._totals is not None:
-                self._log.warning("limits_not_recalled", reason="the ledger did not answer")
-        self._raise(totals, {name: sums.get(name, 0) for name in totals})
+        if sums is None and self._totals is not None:
+            self._log.warning("limits_not_recalled", reason="the ledger did not answer")
+        amounts = {}
+        for name, total in totals.items():
+            # Of users the ledger has no sums by model. What this gateway knows is better than nothing.
+            untold = total.key.model and total.key.subject.startswith("user:")
+            amounts[name] = total.known if sums is None or untold else sums.get(name, 0)
+        self._raise(totals, amounts)
         if self._counters.lost:
             self._each([ask.failed for ask in asks])
         else:
