@@ -253,6 +253,48 @@ async def test_limits_of_nobody(stand: Stand) -> None:
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
 
 
+@pytest.mark.asyncio(loop_scope="function")
+async def test_limits_of_the_people_behind_a_caller(
+    gateway: StartGateway, upstream: ScriptedUpstream
+) -> None:
+    person = {"requests": "5/hour", "concurrent": 2, "models": {"m": {"tokens": "1000/day"}}}
+    process = await gateway(
+        {
+            "upstreams": {"a": {"base_url": upstream.base_url}},
+            "models": {"m": "a/m", "n": "a/n"},
+            "limits": {"person": person, "all": {"requests": "9/hour"}},
+            "users": {"header": "x-user-id", "limits": "person"},
+            "callers": [{"name": "search", "id": "s-1", "limits": "all"}],
+            "keys": [{"name": name, "key": key} for name, key in KEYS.items()],
+            "admin": {"port": 0, "tokens": TOKENS},
+        }
+    )
+    upstream.script = ANSWER
+
+    async def used(caller: str, **params: str) -> dict[str, int]:
+        found = await listed(admin, f"/callers/{caller}/limits", "after", limit=1, **params)
+        return {each["id"]: each["used"] for each in found}
+
+    async with admin_client(await admin_address(process), VIEWER) as admin:
+        for caller, model, user in (("search", "m", "ada"), ("search", "n", "ada"), ("chat", "m", "ada")):
+            headers = {"authorization": f"Bearer {KEYS[caller]}", "x-user-id": user}
+            reply = await process.client.post(CHAT, json=asked(model), headers=headers)
+            assert reply.status_code == 200
+        await process.wait_request(key="chat")
+        hour, tokens, at_once = (
+            f"{limit} of the user `ada`"
+            for limit in ("5 requests a hour", "1000 tokens a day", "2 requests at once")
+        )
+        tokens += " for `m`"
+        for name in ("s-1", "search"):
+            assert await used(name, user="ada") == {hour: 2, at_once: 0, tokens: 120}
+        assert await used("chat", user="ada") == {hour: 1, at_once: 0, tokens: 120}
+        assert {*(await used("search", user="bob")).values()} == {0}
+        assert await used("search") == {"9 requests a hour of the caller `search`": 2}
+        wrong = await admin.get(f"{API}/callers/search/limits?user=")
+        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "user")
+
+
 # === other configurations ===
 
 

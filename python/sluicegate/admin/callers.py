@@ -14,7 +14,7 @@ from sluicegate.admin.asking import AskedBody, Paged, Text, body, no_body, param
 from sluicegate.admin.changes import Changes
 from sluicegate.admin.guard import identity_of
 from sluicegate.admin.watched import Watched
-from sluicegate.admission import Standing
+from sluicegate.admission import LONGEST_USER, Standing
 from sluicegate.config import Expiry
 from sluicegate.identity import (
     OVERLAP_SECONDS,
@@ -37,6 +37,11 @@ _MOST_DAYS = 366
 class _Listed(Paged):
     after: Text | None = None
     """The id that the page before ended with."""
+
+
+class _OfUser(_Listed):
+    user: Text | None = None
+    """One of the people behind the caller."""
 
 
 class _Members(RootModel[dict[str, JsonValue]]):
@@ -91,14 +96,15 @@ class Callers:
         return answer(changed.as_data())
 
     async def limits(self, request: Request) -> Response:
-        asked = parameters(request, _Listed)
+        asked = parameters(request, _OfUser)
         name = _id(request)
         gateway = self._gateway
         callers = gateway.callers(name)
         if not callers:
             # Whoever has no key has used nothing, but who is nobody has no limits either.
             await self._database.undisturbed(find_caller(self._database, gateway.config, name))
-        found = await gateway.decided(lambda: gateway.limits(callers))
+        user = asked.user and asked.user[:LONGEST_USER]
+        found = await gateway.decided(lambda: gateway.limits(callers, user))
         return _page([{"id": each.name, **_standing(each)} for each in found], asked)
 
     # === keys ===

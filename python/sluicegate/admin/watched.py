@@ -39,8 +39,10 @@ class Watched(Protocol):
         """
         ...
 
-    def limits(self, callers: Iterable[Caller]) -> list[Standing]:
-        """How the limits of these callers stand. For the thread that decides: see `decided`."""
+    def limits(self, callers: Iterable[Caller], user: str | None) -> list[Standing]:
+        """How the limits of these callers stand, or else those of the one of the people behind them. For the
+        thread that decides: see `decided`.
+        """
         ...
 
     @property

@@ -100,6 +100,11 @@ class Counters:
             known = windows[key] = Window(self.clock, key.window)
         return known
 
+    def windows_of(self, subject: str) -> dict[CounterKey, Window]:
+        """Those of one of these, as they are now; nobody is remembered for being asked about."""
+        user = self._users.get(subject)
+        return {} if user is None else {**user.windows}
+
     def known(self, key: CounterKey) -> Window | None:
         """The window of `key`, where there is one."""
         return self._windows.get(key)

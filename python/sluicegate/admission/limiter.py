@@ -108,6 +108,27 @@ class Limiter:
                 found += self.limits(caller, model, None)
         return found
 
+    def limits_of_user(self, owner: str, name: str) -> list[Limit]:
+        """All limits of one of the people behind this owner. What several models share comes as often."""
+        users = self._users
+        if users is None:
+            return []
+        subject = f"user:{owner}:{name}"
+        windows = self._counters.windows_of(subject)
+
+        def window(key: CounterKey) -> Window:
+            known = windows.get(key)
+            if known is None:
+                known = windows[key] = Window(self._counters.clock, key.window)
+            return known
+
+        who = f"the user `{name}`"
+        return [
+            limit
+            for model in ("", *sorted(users.models))
+            for limit in _bind(users, subject, who, model, window)
+        ]
+
     def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
         """Count what other processes have used, those before this one among them."""
         self.limits_of(callers)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sluicegate._core import Excess, Lease
+from sluicegate._core import Excess, Lease, Limit
 from sluicegate.admission import LONGEST_USER, Answer, Caller, Keyring, Later, Limiter, Spending
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
@@ -166,6 +166,15 @@ class Admission:
         anyone may.
         """
         return self._keys.digests
+
+    def limits(self, callers: Iterable[Caller], user: str | None) -> list[Limit]:
+        """The limits of these callers, or else those of one of the people behind them. For the thread that
+        decides.
+        """
+        if user is None:
+            return self._limiter.limits_of(callers)
+        owners = {caller.owner for caller in callers}
+        return [limit for owner in owners for limit in self._limiter.limits_of_user(owner, user)]
 
     def recall(self, spent: Iterable[Spending]) -> None:
         """Count what other processes have used. For the thread that decides."""

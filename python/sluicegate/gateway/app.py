@@ -168,10 +168,12 @@ class Gateway:
         """
         return self._state.serving.admission.keys.of_caller(name)
 
-    def limits(self, callers: Iterable[Caller]) -> list[Standing]:
-        """How the limits of these callers stand. For the thread that decides: see `decided`."""
+    def limits(self, callers: Iterable[Caller], user: str | None) -> list[Standing]:
+        """How the limits of these callers stand, or else those of the one of the people behind them. For the
+        thread that decides: see `decided`.
+        """
         state = self._state
-        limits = state.serving.admission.limiter.limits_of(callers)
+        limits = state.serving.admission.limits(callers, user)
         return standing(limits, self._decider.under_way)
 
     async def decided(self, step: Callable[[], Answered]) -> Answered:
@@ -578,12 +580,7 @@ def _serving(
 
 
 def _admission(
-    config: Config,
-    keys: Keyring,
-    table: ModelTable,
-    prices: Prices,
-    counters: Counters,
-    estimates: Estimates,
+    config: Config, keys: Keyring, table: ModelTable, prices: Prices, counters: Counters, estimates: Estimates
 ) -> Admission:
     return Admission(keys, table, Limiter(config, counters, estimates, keys.own_limits), prices)
 
