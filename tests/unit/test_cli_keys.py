@@ -12,7 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from sluicegate.admission import Keyring
 from sluicegate.cli import main
+from sluicegate.config import load_data
 from sluicegate.identity import is_key
 
 CONFIG: dict[str, Any] = {
@@ -77,6 +79,7 @@ def test_a_key_is_alone_on_standard_output(file: Path) -> None:
     assert shown == {
         "id": id,
         "caller": "s-1",
+        "source": "database",
         "state": "active",
         "last_four": key[-4:],
         "limits": None,
@@ -90,10 +93,45 @@ def test_a_key_is_alone_on_standard_output(file: Path) -> None:
     }
     assert told(file, "keys", "list", "--caller", "search") == [shown]
     line = run(file, "keys", "list").stdout.splitlines()[1]
-    assert line.split() == [id, "search", "ci", "active", "2099-01-31T00:00:00Z", f"…{key[-4:]}"]
+    assert line.split() == [id, "search", "ci", "database", "active", "2099-01-31T00:00:00Z", f"…{key[-4:]}"]
     assert f"expires    {shown['expires']}" in run(file, "keys", "show", id).stdout
     for command in (("keys", "list", "--all"), ("keys", "show", id), ("callers", "list"), ("audit",)):
         assert key[16:] not in run(file, *command).output + run(file, *command, "--json").output
+
+
+def test_keys_of_the_configuration_are_listed_without_what_is_secret(tmp_path: Path) -> None:
+    keys = [
+        {"name": "search", "key": "sk-of-search-1", "expires": "2001-01-31", "models": ["m"]},
+        {"name": "alone", "key": "sk-of-alone-22", "limits": "standard"},
+    ]
+    file = tmp_path / "gateway.yaml"
+    state = {"storage": {"directory": str(tmp_path / "state")}}
+    file.write_text(yaml.safe_dump(CONFIG | state | {"keys": keys}))
+    of_search, alone = told(file, "keys", "list")
+    assert not (tmp_path / "state" / "callers.db").exists()
+    made = told(file, "keys", "create", "search")
+    assert told(file, "keys", "list", "--caller", "search") == [
+        of_search,
+        told(file, "keys", "show", made["id"]),
+    ]
+    assert told(file, "keys", "list", "--caller", "alone") == [alone]
+    assert of_search.keys() == made.keys() - {"key"}
+    for found, caller, ends in ((of_search, "s-1", "2001-01-31T00:00:00Z"), (alone, "alone", None)):
+        assert (found["caller"], found["source"], found["expires"]) == (caller, "configuration", ends)
+        assert (found["last_four"], found["created"], found["replaces"]) == (None, None, None)
+    assert (of_search["state"], of_search["models"], of_search["limits"]) == ("expired", ["m"], None)
+    assert (alone["state"], alone["models"], alone["limits"]) == ("active", None, "standard")
+    # By this the ledger has them.
+    known = {caller.name: caller.key_id for caller in Keyring(load_data(CONFIG | {"keys": keys}, {})).callers}
+    assert known == {"search": of_search["id"], "alone": alone["id"]}
+    lines = [line.split() for line in run(file, "keys", "list").stdout.splitlines()[1:3]]
+    ending = ["expired", "2001-01-31T00:00:00Z", "-"]
+    assert lines[0] == [of_search["id"], "search", "-", "configuration", *ending]
+    assert lines[1] == [alone["id"], "alone", "-", "configuration", "active", "never", "-"]
+    for command in (["keys", "list"], ["keys", "list", "--json"]):
+        output = run(file, *command).output
+        assert "sk-of" not in output
+        assert "ch-1" not in output
 
 
 def test_keys_are_replaced_and_ended(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""`keys`: the keys of the database, whether a gateway runs or not."""
+"""`keys`: keys of callers, whether a gateway runs or not; those of the configuration are only listed."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from sluicegate.cli.stores import CONFIG, show_table
 
 if TYPE_CHECKING:
     from sluicegate.config import Config
-    from sluicegate.identity import MadeKey, StoredCaller, StoredKey
+    from sluicegate.identity import ConfiguredKey, MadeKey, StoredCaller, StoredKey
     from sluicegate.storage import Database
 
 _EXPIRES = click.option("--expires", help="When it stops working: 2027-01-31, or 2027-01-31T12:00Z.")
@@ -73,23 +73,36 @@ def create(
 @click.option("--all", "ended", is_flag=True, help="Those that are revoked, too.")
 @JSON
 def list_(file: Path | None, caller: str | None, ended: bool, as_json: bool) -> None:
-    """List the keys of the database. Those of the configuration are in its file."""
-    from sluicegate.identity import list_callers, list_keys
+    """List keys: those of the configuration, and then those of the database."""
+    from sluicegate.identity import NoSuchCaller, configured_keys, list_callers, list_keys
 
-    async def both(database: "Database", config: "Config") -> "tuple[list[StoredKey], list[StoredCaller]]":
-        return await list_keys(database, config, caller), await list_callers(database, config)
+    async def all_of_them(
+        database: "Database", config: "Config"
+    ) -> "tuple[list[ConfiguredKey], list[StoredKey], list[StoredCaller]]":
+        configured = configured_keys(config, caller)
+        try:
+            stored = await list_keys(database, config, caller)
+        except NoSuchCaller:
+            # It may be one that is a key of the configuration alone.
+            if not configured:
+                raise
+            stored = []
+        return configured, stored, await list_callers(database, config)
 
-    found, known = on_callers(file, both)
-    found = [key for key in found if ended or key.revoked is None]
-    if as_json:
-        _print([key.as_data(time.time()) for key in found])
-        return
+    configured, stored, known = on_callers(file, all_of_them)
     names = {each.id: each.name for each in known}
-    rows = [["id", "caller", "name", "state", "expires", "ends in"]]
-    for key in found:
-        data = key.as_data(time.time())
-        said = [data["id"], names.get(key.caller_id, key.caller_id), key.fields.name or "-", data["state"]]
-        rows.append([*said, data["expires"] or "never", f"…{key.last_four}"])
+    names |= {key.caller_id: key.caller for key in configured}
+    now = time.time()
+    lines = [key.as_data(now) for key in configured]
+    lines += [key.as_data(now) for key in stored if ended or key.revoked is None]
+    if as_json:
+        _print(lines)
+        return
+    rows = [["id", "caller", "name", "source", "state", "expires", "ends in"]]
+    for line in lines:
+        said = [line["id"], names.get(line["caller"], line["caller"]), line["name"] or "-", line["source"]]
+        ends = "-" if line["last_four"] is None else f"…{line['last_four']}"
+        rows.append([*said, line["state"], line["expires"] or "never", ends])
     show_table(rows)
 
 

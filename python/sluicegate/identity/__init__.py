@@ -7,6 +7,7 @@ from sluicegate.identity.following import Following
 from sluicegate.identity.keys import (
     OVERLAP_SECONDS,
     MadeKey,
+    configured_keys,
     create_key,
     find_key,
     list_keys,
@@ -14,9 +15,9 @@ from sluicegate.identity.keys import (
     rotate_key,
 )
 from sluicegate.identity.known import KnownCaller, KnownKey, Terms
-from sluicegate.identity.model import CallerFields, KeyFields, StoredCaller, StoredKey
+from sluicegate.identity.model import CallerFields, ConfiguredKey, KeyFields, StoredCaller, StoredKey
 from sluicegate.identity.place import open_callers
-from sluicegate.identity.secret import is_key
+from sluicegate.identity.secret import configured_key_id, is_key
 from sluicegate.identity.snapshot import NOTHING, Snapshot
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "OVERLAP_SECONDS",
     "AuditEntry",
     "CallerFields",
+    "ConfiguredKey",
     "Conflict",
     "Following",
     "IdentityError",
@@ -40,6 +42,8 @@ __all__ = [
     "Terms",
     "audited",
     "change_caller",
+    "configured_key_id",
+    "configured_keys",
     "create_caller",
     "create_key",
     "find_caller",

@@ -1,5 +1,6 @@
 """Listing, making, replacing and ending keys, on the database itself."""
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from sluicegate.identity.callers import caller_on, find_caller
 from sluicegate.identity.errors import Conflict, InvalidFields, NoSuchKey
 from sluicegate.identity.model import (
     MICRO,
+    ConfiguredKey,
     KeyFields,
     RotationFields,
     StoredKey,
@@ -25,7 +27,7 @@ from sluicegate.identity.model import (
     validated,
 )
 from sluicegate.identity.schema import keys
-from sluicegate.identity.secret import new_key
+from sluicegate.identity.secret import configured_key_id, new_key
 from sluicegate.storage import Database
 
 OVERLAP_SECONDS = RotationFields().overlap
@@ -54,6 +56,19 @@ async def list_keys(database: Database, config: Config, caller: str | None = Non
     async with database.read("keys") as connection:
         rows = (await connection.execute(query)).all()
     return [key_of(row) for row in rows]
+
+
+def configured_keys(config: Config, caller: str | None = None) -> list[ConfiguredKey]:
+    """The keys of the configuration; those of one caller, by its id or name."""
+    ids = {each.name: each.id or each.name for each in config.callers}
+    found = []
+    for key in config.keys:
+        owner = ids.get(key.name) or key.id or key.name
+        if caller is None or caller in (owner, key.name):
+            said = {name: getattr(key, name) for name in ("limits", "models", "endpoints", "expires")}
+            id = configured_key_id(hashlib.sha256(key.key.get_secret_value().encode()).digest())
+            found.append(ConfiguredKey(id, owner, key.name, KeyFields.model_construct(**said)))
+    return found
 
 
 async def find_key(database: Database, id: str) -> StoredKey:

@@ -110,6 +110,7 @@ class StoredKey:
         return {
             "id": self.id,
             "caller": self.caller_id,
+            "source": "database",
             "state": self.state(now),
             "last_four": self.last_four,
             **plain(self.fields),
@@ -117,6 +118,36 @@ class StoredKey:
             "expires": iso(self.expires),
             "revoked": iso(self.revoked),
             "replaces": self.replaces,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredKey:
+    """A key of the configuration, without its secret."""
+
+    id: str
+    """As the ledger has it."""
+    caller_id: str
+    """Of the configuration's caller; or the name of one that is this key alone, unless it has an id."""
+    caller: str
+    """Its name."""
+    fields: KeyFields
+
+    def as_data(self, now: float) -> dict[str, Any]:
+        """For JSON, with the members of `StoredKey`. At `now`, in seconds since 1970."""
+        expires = self.fields.expires
+        # People write these keys: four characters may be much of one.
+        return {
+            "id": self.id,
+            "caller": self.caller_id,
+            "source": "configuration",
+            "state": "expired" if expires is not None and expires.timestamp() <= now else "active",
+            "last_four": None,
+            **plain(self.fields),
+            "created": None,
+            "expires": None if expires is None else iso(int(expires.timestamp() * MICRO)),
+            "revoked": None,
+            "replaces": None,
         }
 
 

@@ -38,6 +38,12 @@ def new_key() -> NewKey:
     return NewKey(text, id, hashlib.sha256(text.encode()).digest(), text[-4:])
 
 
+def configured_key_id(digest: bytes) -> str:
+    """What stands for a key of the configuration in the ledger and the store of responses, by its SHA-256."""
+    # Not the digest itself: whoever reads the store could look for callers of other services by it.
+    return hashlib.sha256(b"owner of responses" + digest).hexdigest()[:32]
+
+
 def is_key(text: str) -> bool:
     """Whether `text` has the form of such a key, with the right checksum."""
     return _FORM.fullmatch(text) is not None and text[-_CHECKSUM:] == _checksum(text[:-_CHECKSUM])
