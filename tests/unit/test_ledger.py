@@ -10,12 +10,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyarrow import parquet
 from sqlalchemy import func, select
 
 from sluicegate._core import Journal, JournalRows
-from sluicegate.config import StorageConfig
-from sluicegate.ledger import Period, open_database, report
+from sluicegate.config import LedgerConfig, StorageConfig
+from sluicegate.ledger import Ledger, Period, open_database, report
 from sluicegate.ledger.export import to_parquet
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.schema import COSTS, PICO, TOKENS, attempts, ledger, prices_used, usage_daily, versions
@@ -24,6 +25,7 @@ from sluicegate.ledger.verify import verify
 from sluicegate.pricing import Tariff, charge, charged_by
 from sluicegate.pricing.rates import Rates
 from sluicegate.storage import Database, Unstorable
+from sluicegate.telemetry import LedgerMetrics, Log
 
 UTC = ZoneInfo("UTC")
 NOON = 1_795_348_800 * 10**6
@@ -196,6 +198,47 @@ async def test_a_row_that_is_refused_is_said_to_be(database: Database) -> None:
     assert line.sums["requests"] == 1
     first, second = JournalRows([there, new, new]).halves()
     assert [await ships.ship(rows) for rows in (first, *second.halves())] == [0, 1, 0]
+    assert await verify(database, charged_by) == []
+
+
+async def test_a_row_that_the_database_refuses_keeps_no_other_out(
+    storage: StorageConfig, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = record()
+    await shipping(database).ship(JournalRows([there]))
+    async with database.transaction("test") as connection:
+        refusing = "ALTER TABLE ledger ADD CHECK (model <> 'bad')"
+        if database.path is not None:
+            refusing = (
+                "CREATE TRIGGER refusing BEFORE INSERT ON ledger WHEN NEW.model = 'bad' "
+                "BEGIN SELECT RAISE(ABORT, 'bad'); END"
+            )
+        await connection.exec_driver_sql(refusing)
+    log, registry = Log(), CollectorRegistry()
+    said: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(log, "error", lambda event, **fields: said.append((event, fields)))
+    kept = Ledger(
+        LedgerConfig(),
+        storage,
+        log,
+        LedgerMetrics(registry),
+        lambda record: (TARIFF.id, charge(TARIFF, record)),
+        lambda record: DESCRIBED.get(record["price_id"]),
+    )
+    cut = record(interrupted=True, cost=None, tries=[("a", "x", None, 200, 0, 5)])
+    bad = record(model="bad", tries=[("a", "x", None, 200, 0, 5)])
+    await kept._ship_rows(JournalRows([record(), there, bad, cut, record()]))
+    await kept.database.close()
+    [(event, fields)] = said
+    assert (event, fields["row"]["id"], fields["row"]["model"]) == ("ledger_row_refused", bad["id"], "bad")
+    assert "cached_input" not in fields["row"], "what is not known is not shown"
+    assert registry.get_sample_value("sluicegate_ledger_rows_total") == 3
+    [line] = await report(database, ["model"], Period())
+    assert (line.sums["requests"], line.sums["interrupted"]) == (4, 1)
+    async with database.read("test") as connection:
+        assert (await connection.scalars(select(attempts.c.id))).all() == [cut["id"]]
+        cost = await connection.scalar(select(ledger.c.cost).where(ledger.c.id == cut["id"]))
+    assert cost == 4 * PICO, "one, ten tokens at 0.1 and five at 0.4"
     assert await verify(database, charged_by) == []
 
 
