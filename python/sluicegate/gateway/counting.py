@@ -266,7 +266,7 @@ class Counting:
     def _understand(self, sent: _Sent, answer: Any) -> None:
         said, *rest = answer
         verdict = said.decode()
-        self._metrics.called(time.monotonic() - sent.at)
+        took = time.monotonic() - sent.at
         if sent.kind == "open":
             self._sent.popleft()
             self._opened(rest[1], rest[2].decode())
@@ -284,6 +284,7 @@ class Counting:
             self._answered += 1
             self._hand_on(sent.ask, verdict, at, texts)
         self._heard()
+        self._metrics.called(took)
 
     def _hand_on(self, ask: Ask, verdict: str, at: float, texts: Sequence[bytes]) -> None:
         if verdict == "missing":
@@ -292,12 +293,13 @@ class Counting:
             else:
                 self._missing.append(ask)
             return
+        # First of all: the request waits for it.
+        self._each([partial(ask.answered, verdict, at, texts)])
         self._touched |= ask.totals
         if verdict == "taken":
             for place, amount in ask.taken(at):
                 if place.kind == "held":
                     self._held[place.name] = self._held.get(place.name, 0) + amount
-        self._each([partial(ask.answered, verdict, at, texts)])
 
     def _gone(self, sent: _Sent) -> None:
         """The server knows nothing of the session, and has done nothing of this call."""
