@@ -194,10 +194,10 @@ class Counting:
         ):
             self.receive()
             self.send()
-            if self._connection is None:
-                time.sleep(_SEND_SECONDS)
-            else:
-                select.select([self._connection], [], [], _SEND_SECONDS)
+            poll = select.poll()
+            if self._connection is not None:
+                poll.register(self._connection, select.POLLIN)
+            poll.poll(_SEND_SECONDS * 1000)
         self._disconnect()
 
     # === connections ===
