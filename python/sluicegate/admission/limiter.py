@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from sluicegate._core import Demand, Estimates, Limit, Limits, Window
 from sluicegate.admission.caller import Caller
@@ -158,6 +159,12 @@ class Limiter:
         return any(rate.window == unit for rate in rates)
 
 
+@lru_cache(maxsize=256)
+def _one_text(text: str) -> str:
+    """The same object for the same text: the limits of very many users have the same names."""
+    return text
+
+
 def _bind(
     limits: LimitSet, subject: str, who: str, model: str, window: Callable[[CounterKey], Window]
 ) -> Iterable[Limit]:
@@ -179,9 +186,9 @@ def _amounts(
         for rate in several:
             amount = picodollars(rate.amount) if resource == "cost" else int(rate.amount)
             key = CounterKey(subject, resource, model, rate.window)
-            name = f"{rate.amount:f} {_UNITS[resource]} a {rate.window} of {who}"
+            name = _one_text(f"{rate.amount:f} {_UNITS[resource]} a {rate.window} of {who}")
             yield Limit(resource, amount, window(key), key, name)
     if amounts.concurrent is not None:
         key = CounterKey(subject, "concurrent", model, "")
-        name = f"{amounts.concurrent} requests at once of {who}"
+        name = _one_text(f"{amounts.concurrent} requests at once of {who}")
         yield Limit("concurrent", amounts.concurrent, window(key), key, name)

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sluicegate_limits::{Amount, Excess, Form, Held, Moment, Used, left, settle};
 
-use crate::limits::{PyDemand, PyLimits};
+use crate::limits::{PyDemand, PyLimit, PyLimits};
 
 /// The names of all headers, made once.
 static NAMES: PyOnceLock<[[[Py<PyBytes>; 3]; 2]; 2]> = PyOnceLock::new();
@@ -95,7 +95,7 @@ impl PyLease {
         &self,
         py: Python<'py>,
         held: impl IntoIterator<Item = (usize, Held)>,
-    ) -> PyResult<Vec<(Bound<'py, PyAny>, i64, Amount)>> {
+    ) -> PyResult<Vec<(Bound<'py, PyLimit>, i64, Amount)>> {
         let limits = self.limits.get();
         held.into_iter()
             .map(|(position, Held { place, amount })| {
@@ -108,7 +108,7 @@ impl PyLease {
 #[pymethods]
 impl PyLease {
     #[getter]
-    fn held<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, i64, Amount)>> {
+    fn held<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyLimit>, i64, Amount)>> {
         let held = {
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             held.clone().unwrap_or_default()
@@ -188,7 +188,7 @@ impl PyExcess {
 #[pymethods]
 impl PyExcess {
     #[getter]
-    fn limit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn limit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyLimit>> {
         self.limits.get().shown(py, self.inner.limit)
     }
 

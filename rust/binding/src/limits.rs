@@ -5,7 +5,7 @@
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use sluicegate_core::pricing::{Cost, Pricing};
@@ -254,10 +254,18 @@ fn likely_cost(rates: &Pricing, input: u64, output: u64) -> Option<u64> {
     Some(Cost::in_picodollars(&cost).map_or(u64::MAX, |[total, ..]| total))
 }
 
+/// A limit as Python made it: callers share theirs, and there may be very many.
+pub(crate) struct BoundLimit(Py<PyLimit>);
+
+impl AsRef<Limit> for BoundLimit {
+    fn as_ref(&self) -> &Limit {
+        &self.0.get().inner
+    }
+}
+
 #[pyclass(name = "Limits", module = "sluicegate._core", frozen)]
 pub(crate) struct PyLimits {
-    inner: Vec<Limit>,
-    shown: Py<PyTuple>,
+    inner: Box<[BoundLimit]>,
     clock: Py<PyClock>,
     estimates: Arc<Mutex<Estimates>>,
     whose: Whose,
@@ -268,7 +276,7 @@ pub(crate) struct PyLimits {
 }
 
 impl PyLimits {
-    pub(crate) fn limits(&self) -> &[Limit] {
+    pub(crate) fn limits(&self) -> &[BoundLimit] {
         &self.inner
     }
 
@@ -277,8 +285,10 @@ impl PyLimits {
         &self,
         py: Python<'py>,
         position: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.shown.bind(py).get_item(position)
+    ) -> PyResult<Bound<'py, PyLimit>> {
+        let limit = self.inner.get(position);
+        let limit = limit.ok_or_else(|| PyIndexError::new_err("there is no such limit"))?;
+        Ok(limit.0.bind(py).clone())
     }
 
     pub(crate) fn now(&self, py: Python<'_>) -> PyResult<Moment> {
@@ -298,7 +308,6 @@ impl PyLimits {
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
-        py: Python<'_>,
         limits: Vec<Py<PyLimit>>,
         clock: Py<PyClock>,
         estimates: &PyEstimates,
@@ -306,22 +315,23 @@ impl PyLimits {
         model: &str,
         by_maximum: bool,
         refuses_unpriced: bool,
-    ) -> PyResult<Self> {
-        let inner: Vec<_> = limits
-            .iter()
-            .map(|limit| limit.get().inner.clone())
-            .collect();
-        Ok(Self {
-            counts_cost: inner.iter().any(|limit| limit.resource == Resource::Cost),
+    ) -> Self {
+        let inner: Box<[_]> = limits.into_iter().map(BoundLimit).collect();
+        let of = |resource| {
+            inner
+                .iter()
+                .any(|limit| limit.as_ref().resource == resource)
+        };
+        Self {
+            counts_cost: of(Resource::Cost),
             inner,
-            shown: PyTuple::new(py, limits)?.unbind(),
             clock,
             estimates: Arc::clone(&estimates.inner),
             whose: Whose::new(caller, model),
             learns: !model.is_empty(),
             by_maximum,
             refuses_unpriced,
-        })
+        }
     }
 
     fn __len__(&self) -> usize {
@@ -329,7 +339,8 @@ impl PyLimits {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.shown.bind(py).try_iter()?.into_any())
+        let limits = self.inner.iter().map(|limit| &limit.0);
+        Ok(PyTuple::new(py, limits)?.try_iter()?.into_any())
     }
 
     #[getter]

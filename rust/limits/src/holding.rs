@@ -51,6 +51,12 @@ pub struct Limit {
     pub window: Counter,
 }
 
+impl AsRef<Limit> for Limit {
+    fn as_ref(&self) -> &Limit {
+        self
+    }
+}
+
 /// What a request will use, as far as can be told before it runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demand {
@@ -121,13 +127,13 @@ pub struct Excess {
 ///
 /// The limit that refuses it.
 pub fn admit(
-    limits: &[Limit],
+    limits: &[impl AsRef<Limit>],
     demand: &Demand,
     now: &Moment,
     times: Amount,
 ) -> Result<Vec<Held>, Excess> {
     let mut over = Vec::new();
-    for (position, limit) in limits.iter().enumerate() {
+    for (position, limit) in limits.iter().map(AsRef::as_ref).enumerate() {
         let used = limit.window.at(now).used();
         if !fits(limit, used, demand, times) {
             over.push((position, used));
@@ -168,14 +174,19 @@ fn reserved(limit: &Limit, used: Amount, demand: &Demand, times: Amount) -> Amou
 
 /// Count `demand` in every window; gives what it holds of each limit.
 #[must_use]
-pub fn take(limits: &[Limit], demand: &Demand, now: &Moment, times: Amount) -> Vec<Held> {
+pub fn take(
+    limits: &[impl AsRef<Limit>],
+    demand: &Demand,
+    now: &Moment,
+    times: Amount,
+) -> Vec<Held> {
     let count = |limit: &Limit| {
         let mut window = limit.window.at(now);
         let amount = reserved(limit, window.used(), demand, times);
         let place = window.add(amount * counted(limit, times));
         Held { place, amount }
     };
-    limits.iter().map(count).collect()
+    limits.iter().map(AsRef::as_ref).map(count).collect()
 }
 
 /// How often a window counts what one request holds.
@@ -191,14 +202,14 @@ fn counted(limit: &Limit, times: Amount) -> Amount {
 /// none where there is none.
 #[must_use]
 pub fn refused(
-    limits: &[Limit],
+    limits: &[impl AsRef<Limit>],
     over: &[(usize, Amount)],
     demand: &Demand,
     now: &Moment,
 ) -> Option<Excess> {
     let mut worst: Option<Excess> = None;
     for &(position, used) in over {
-        let limit = limits.get(position)?;
+        let limit = limits.get(position)?.as_ref();
         let (never, wanted) = match limit.resource {
             Resource::Tokens => (
                 demand.input > limit.amount,
@@ -222,14 +233,15 @@ pub fn refused(
 /// A request is over that held so much of each limit, and has used this. Gives the positions of the limits of which it
 /// used more or less, with what that is for one of the `times` that it was counted.
 pub fn settle(
-    limits: &[Limit],
+    limits: &[impl AsRef<Limit>],
     held: &[Held],
     used: &Used,
     now: &Moment,
     times: Amount,
 ) -> Vec<(usize, Held)> {
     let mut changes = Vec::new();
-    for (position, (limit, held)) in limits.iter().zip(held).enumerate() {
+    let limits = limits.iter().map(AsRef::as_ref);
+    for (position, (limit, held)) in limits.zip(held).enumerate() {
         let really = match limit.resource {
             Resource::Tokens => used.tokens,
             Resource::Requests => used.requests,

@@ -88,9 +88,10 @@ impl Left {
 
 /// What is left of requests, and of tokens: of the limit with the least left, where there is one.
 #[must_use]
-pub fn left(limits: &[Limit], now: &Moment) -> [Option<Left>; 2] {
+pub fn left(limits: &[impl AsRef<Limit>], now: &Moment) -> [Option<Left>; 2] {
     [Resource::Requests, Resource::Tokens].map(|resource| {
-        let of = limits.iter().filter(|limit| limit.resource == resource);
+        let limits = limits.iter().map(AsRef::as_ref);
+        let of = limits.filter(|limit| limit.resource == resource);
         let remaining = of.map(|limit| {
             let used = limit.window.lock().used();
             (limit, (limit.amount - used).max(0))
