@@ -992,20 +992,21 @@ class Arrived:
     def forward(
         self,
         route: Route,
-        *,
         pricing: Pricing | None,
         last: bool,
-        trial: bool = False,
-        after: float = 0.0,
-        headers: _Headers = ...,
+        trial: bool,
+        after: float,
+        headers: _Headers,
+        lease: Lease | None,
+        entry: JournalEntry | None,
+        /,
         request: ResponsesRequest | None = None,
         response_id: str | None = None,
         keep: int | None = None,
-        entry: JournalEntry | None = None,
     ) -> bool:
         """Send it to `route`, `after` so many seconds. `last`: nothing could follow, so nothing is held back.
         `trial`: `FirstOutput` comes with its first output. `headers` are the gateway's own on the reply, in
-        place of the upstream's.
+        place of the upstream's, and so is what is left of the limits of `lease`.
 
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
@@ -1027,12 +1028,12 @@ class Failed:
     def attempt(
         self,
         route: Route,
-        *,
         pricing: Pricing | None,
         last: bool,
-        trial: bool = False,
-        after: float = 0.0,
-        headers: _Headers = ...,
+        trial: bool,
+        after: float,
+        headers: _Headers,
+        /,
     ) -> bool:
         """Try `route` next; see `Arrived.forward`."""
     def reply(self, status: int, headers: _Headers, body: bytes) -> bool:

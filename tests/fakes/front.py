@@ -120,6 +120,14 @@ def unforwarded(status: int, **fields: Any) -> FakeOutcome:
 # === events ===
 
 
+def _attempt(
+    route: Any, pricing: Any, last: bool, trial: bool, after: float, headers: Headers
+) -> dict[str, Any]:
+    return {
+        "route": route, "pricing": pricing, "last": last, "trial": trial, "after": after, "headers": headers,
+    }  # fmt: skip
+
+
 class Arrived:
     def __init__(self, exchange: "FakeExchange") -> None:
         self._exchange = exchange
@@ -146,8 +154,9 @@ class Arrived:
         self.model = None if self.request is None else self.request.model
         self.stream = self.request is not None and self.request.stream
 
-    def forward(self, route: Any, **options: Any) -> bool:
-        return self._exchange.forward(route, options)
+    def forward(self, route: Any, *told: Any, **options: Any) -> bool:
+        *attempt, lease, entry = told
+        return self._exchange.forward(_attempt(route, *attempt) | {"lease": lease, "entry": entry} | options)
 
     def reply(self, status: int, headers: Headers, body: bytes) -> bool:
         return self._exchange.answered(status, headers, body)
@@ -164,9 +173,10 @@ class Failed:
         self.answers: Future[Any] = Future()
         self._exchange = exchange
 
-    def attempt(self, route: Any, **options: Any) -> bool:
-        self._exchange.attempts.append({"route": route, **options})
-        self.answers.set_result(route)
+    def attempt(self, *told: Any) -> bool:
+        attempt = _attempt(*told)
+        self._exchange.attempts.append(attempt)
+        self.answers.set_result(attempt["route"])
         return True
 
     def reply(self, status: int, headers: Headers, body: bytes) -> bool:
@@ -333,10 +343,10 @@ class FakeExchange:
 
     # === what the gateway calls, by way of an event or not ===
 
-    def forward(self, route: Any, options: dict[str, Any]) -> bool:
+    def forward(self, options: dict[str, Any]) -> bool:
         if not self._decide():
             return False
-        self.attempts.append({"route": route, **options})
+        self.attempts.append({"request": None, "response_id": None, "keep": None, **options})
         self.front.play(self)
         return True
 

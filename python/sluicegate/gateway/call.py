@@ -66,7 +66,7 @@ class Call:
     """Everything that is known of a request by now."""
 
     __slots__ = (
-        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "headers", "lease", "model",
+        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "lease", "model",
         "plan", "priced_usage", "route", "run", "serving", "streams", "tried",
     )  # fmt: skip
 
@@ -75,8 +75,6 @@ class Call:
         """Until it is answered: it holds the body."""
         self.lease: Lease | None = None
         """What it holds of the caller's limits."""
-        self.headers: Sequence[tuple[bytes, bytes]] = ()
-        """The gateway's own, on whatever the request is answered with."""
         self.anthropic: str | None = None
         """The request's id, where the client is one of the Messages API: its errors say it."""
         self.counts = False
@@ -105,3 +103,8 @@ class Call:
     def form(self) -> Form:
         """How its errors, and what is left of its limits, are written."""
         return "openai" if self.anthropic is None else "anthropic"
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """What is left of the caller's limits, for whatever the request is answered with."""
+        return () if self.lease is None else self.lease.headers(self.form)

@@ -210,8 +210,6 @@ class Decider:
                 self._refuse(call, errors.refused(answer))
                 return
             call.lease = answer
-            if answer is not None:
-                call.headers = answer.headers(call.form)
             if call.run is not None:
                 self._begin(call, call.run.request)
             elif event.endpoint == "responses":
@@ -263,31 +261,23 @@ class Decider:
         route, last, after, deployment, trial = step
         call.route = route
         call.tried = attempt_headers(model, deployment, route, 1)
-        headers = [*call.headers, *call.tried]
         pricing = call.serving.prices.pricing(model, route)
         try:
             entry = open_entry(state.ledger, call, arrived, route)
         except LedgerFull:
             self._refuse(call, errors.ledger_full())
             return
+        told = route, pricing, last, trial, after, call.tried, call.lease, entry
         if arrived.endpoint == "responses":
             run = call.run
             taken = arrived.forward(
-                route,
-                pricing=pricing,
-                last=last,
-                trial=trial,
-                after=after,
-                headers=headers,
+                *told,
                 request=request,
                 response_id=new_response_id() if run is None else run.response_id,
                 keep=self._bytes_to_copy(call, arrived.request) if run is None else None,
-                entry=entry,
             )
         else:
-            taken = arrived.forward(
-                route, pricing=pricing, last=last, trial=trial, after=after, headers=headers, entry=entry
-            )
+            taken = arrived.forward(*told)
         if taken and arrived.stream:
             call.streams = True
             state.metrics.stream_started(model.label)
@@ -323,9 +313,8 @@ class Decider:
         route, last, after, deployment, trial = step
         call.route = route
         call.tried = attempt_headers(model, deployment, route, event.attempts + 1)
-        headers = [*call.headers, *call.tried]
         pricing = call.serving.prices.pricing(model, route)
-        event.attempt(route, pricing=pricing, last=last, trial=trial, after=after, headers=headers)
+        event.attempt(route, pricing, last, trial, after, [*call.headers, *call.tried])
 
     def _first_output(self, event: FirstOutput) -> None:
         plan = self._calls[event.ticket].plan
@@ -420,10 +409,10 @@ def _written(call: Call | None, reply: ErrorReply) -> ErrorReply:
     if call is None:
         return reply
     reply = in_form(reply, call.form, call.anthropic)
-    if call.headers:
+    if call.lease is not None and (own := call.headers):
         # What an upstream says of its own limits would confuse.
         theirs = [header for header in reply.headers if b"ratelimit" not in header[0].lower()]
-        reply = replace(reply, headers=[*theirs, *call.headers])
+        reply = replace(reply, headers=[*theirs, *own])
     return reply
 
 

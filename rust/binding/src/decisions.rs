@@ -15,11 +15,13 @@ use sluicegate_front::decisions::{
     Arrived, Decision, Decisions, Ended, Event, Failed, Forward, PriceAsked, RequestCopy,
 };
 use sluicegate_front::{AskedRequest, Endpoint, Facts};
+use sluicegate_limits::Form;
 use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy, Tally};
 use tokio::sync::oneshot;
 
 use crate::errors;
 use crate::journal::PyEntry;
+use crate::lease::PyLease;
 use crate::outcome::{PyFault, PyOutcome};
 use crate::record::PyRecord;
 use crate::request::PyRequest;
@@ -214,9 +216,9 @@ impl PyArrived {
         }
     }
 
+    // By place: names would be looked up for each request.
     #[pyo3(signature = (
-        route, *, pricing, last, trial=false, after=0.0, headers=Vec::new(), request=None, response_id=None,
-        keep=None, entry=None,
+        route, pricing, last, trial, after, headers, lease, entry, /, request=None, response_id=None, keep=None,
     ))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Arguments of a Python method.
     fn forward(
@@ -227,13 +229,23 @@ impl PyArrived {
         trial: bool,
         after: f64,
         headers: PyHeaders,
+        lease: Option<&PyLease>,
+        entry: Option<&PyEntry>,
         request: Option<&PyResponsesRequest>,
         response_id: Option<&str>,
         keep: Option<usize>,
-        entry: Option<&PyEntry>,
     ) -> PyResult<bool> {
+        let mut attempt = attempt(route, pricing, last, trial, after, &headers)?;
+        if let Some(lease) = lease {
+            let form = if self.anthropic() {
+                Form::Anthropic
+            } else {
+                Form::OpenAi
+            };
+            lease.add_headers(form, &mut attempt.headers);
+        }
         Ok(self.answer.give(Decision::Forward(Box::new(Forward {
-            attempt: attempt(route, pricing, last, trial, after, &headers)?,
+            attempt,
             request: request.map(|request| Arc::clone(&request.inner)),
             response_id: response_id.map(Into::into),
             keep,
@@ -261,10 +273,7 @@ pub(crate) struct PyFailed {
 
 #[pymethods]
 impl PyFailed {
-    #[pyo3(
-        name = "attempt",
-        signature = (route, *, pricing, last, trial=false, after=0.0, headers=Vec::new())
-    )]
+    #[pyo3(name = "attempt", signature = (route, pricing, last, trial, after, headers, /))]
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn next(
         &self,

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -68,6 +69,19 @@ impl PyLease {
             admitted,
             times,
             tell,
+        }
+    }
+
+    /// What is left of its limits, as [`Form`] says.
+    pub(crate) fn add_headers(&self, form: Form, headers: &mut HeaderMap) {
+        let found = left(self.limits.get().limits(), &self.admitted);
+        for (names, left) in form.names().into_iter().zip(found) {
+            let values = left.map(|left| left.values(form, &self.admitted));
+            for (name, value) in names.into_iter().zip(values.into_iter().flatten()) {
+                if let Ok(value) = HeaderValue::try_from(value) {
+                    headers.insert(HeaderName::from_static(name), value);
+                }
+            }
         }
     }
 
