@@ -858,9 +858,10 @@ class JournalRows:
         """Those with other ids."""
     def halves(self) -> tuple[JournalRows, JournalRows]: ...
     def table(
-        self, day: Callable[[int], object], *, gateway: str, version: str, flags: bool
-    ) -> tuple[list[str], JournalLines]:
-        """The columns of the ledger for which some row has a value, and each row's values in their order.
+        self, day: Callable[[int], object], *, gateway: str, version: str, flags: bool, values: int = 0
+    ) -> tuple[list[str], list[JournalLines]]:
+        """The columns of the ledger for which some row has a value, and the rows' values in their order: one
+        row a tuple, or as many as have together at most so many `values`, and then those that are left over.
 
         `day`: what a row has for its day, by the seconds since 1970 of a whole minute; it is asked in the
         order of time, and not for each row. `flags`: what is yes or no is a bool, and not 0 or 1. What `day`
@@ -881,6 +882,8 @@ class JournalRows:
 class JournalLines:
     """Rows as tuples, each made when it is asked for. For one thread at a time."""
 
+    together: Final[int]
+    """Rows a tuple."""
     def __iter__(self) -> JournalLines: ...
     def __next__(self) -> tuple[Any, ...]: ...
 

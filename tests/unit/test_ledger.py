@@ -62,7 +62,7 @@ def row_of(record: dict[str, Any], zone: ZoneInfo = UTC) -> dict[str, Any]:
     def day(seconds: int) -> date:
         return datetime.fromtimestamp(seconds, zone).date()
 
-    columns, [row] = JournalRows([record]).table(day, gateway="g", version="v", flags=True)
+    columns, [[row]] = JournalRows([record]).table(day, gateway="g", version="v", flags=True)
     return dict(zip(columns, row, strict=True))
 
 
@@ -117,7 +117,7 @@ def test_the_day_is_asked_once_a_minute() -> None:
         asked.append(seconds)
         return seconds
 
-    columns, rows = JournalRows(records).table(day, gateway="", version="", flags=False)
+    columns, [rows] = JournalRows(records).table(day, gateway="", version="", flags=False)
     first = NOON // 10**6
     assert asked == [first, first + 60]
     at = columns.index("day")
@@ -153,7 +153,7 @@ def test_a_price_is_given_to_what_nobody_saw_the_end_of() -> None:
 
 def test_only_columns_that_some_row_has_a_value_for_are_written() -> None:
     records = [record(), record(first_token=7, team="t")]
-    columns, rows = JournalRows(records).table(str, gateway="g", version="v", flags=False)
+    columns, [rows] = JournalRows(records).table(str, gateway="g", version="v", flags=False)
     assert {"first_token", "team", "day", "id"} <= {*columns} <= {*ledger.c.keys()}
     assert not {"code", "cached_input", "response_id"} & {*columns}
     [first, second] = (dict(zip(columns, row, strict=True)) for row in rows)
@@ -163,7 +163,7 @@ def test_only_columns_that_some_row_has_a_value_for_are_written() -> None:
     full |= {column.name: 2 for column in ledger.c if column.type.python_type is int}
     texts = [column.name for column in ledger.c if column.type.python_type is str]
     full |= {name: name for name in texts if name not in ("id", "result", "usage_source")}
-    columns, [row] = JournalRows([full]).table(str, gateway="gateway", version="version", flags=True)
+    columns, [[row]] = JournalRows([full]).table(str, gateway="gateway", version="version", flags=True)
     assert {*columns} == {*ledger.c.keys()}
     written = dict(zip(columns, row, strict=True))
     expected = {**full, "result": "failed", "day": written["day"]}

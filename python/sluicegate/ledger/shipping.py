@@ -24,6 +24,10 @@ one of `JournalRows.prices`.
 # Of a transaction that was given up for another's sake.
 _TRIES = 5
 
+# At each step of a statement another thread may take the interpreter, so that a step adds several rows.
+# Versions of SQLite before 3.32 take no more values than that.
+_VALUES = 999
+
 _ATTEMPTS = tuple(attempts.c.keys())
 _PRICES = tuple(prices_used.c.keys())
 
@@ -74,8 +78,18 @@ class Shipping:
         plain = self._database.path is not None
         # Python's sqlite3 is slow with anything but numbers and texts.
         day = self._day_as_text if plain else self._day
-        columns, lines = rows.table(day, gateway=self._gateway, version=self._version, flags=not plain)
-        statements: list[Statement] = [(inserting("ledger", tuple(columns), numbered=not plain), lines)]
+        names, several = rows.table(
+            day,
+            gateway=self._gateway,
+            version=self._version,
+            flags=not plain,
+            values=_VALUES if plain else 0,
+        )
+        columns = tuple(names)
+        statements: list[Statement] = [
+            (inserting("ledger", columns, numbered=not plain, rows=lines.together), lines)
+            for lines in several
+        ]
         if tries := rows.attempts():
             statements.append((inserting(attempts.name, _ATTEMPTS, numbered=not plain), tries))
         # In one order for all processes: none waits for another in a circle.

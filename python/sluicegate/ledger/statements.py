@@ -12,10 +12,12 @@ _KEPT = 256
 
 
 @lru_cache(_KEPT)
-def inserting(table: str, columns: tuple[str, ...], *, numbered: bool) -> str:
-    """Add rows of these columns. `numbered`: the driver wants its parameters numbered."""
-    marks = [f"${number}" if numbered else "?" for number in range(1, len(columns) + 1)]
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"  # noqa: S608
+def inserting(table: str, columns: tuple[str, ...], *, numbered: bool, rows: int = 1) -> str:
+    """Add `rows` of these columns. `numbered`: the driver wants its parameters numbered."""
+    numbers = range(1, len(columns) * rows + 1)
+    marks = [f"${number}" if numbered else "?" for number in numbers]
+    values = [f"({', '.join(marks[at : at + len(columns)])})" for at in range(0, len(marks), len(columns))]
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join(values)}"  # noqa: S608
 
 
 @cache

@@ -263,9 +263,9 @@ impl PyJournal {
         })
     }
 
-    fn shipped(&self, batch: &PyBatch) {
+    fn shipped(&self, py: Python<'_>, batch: &PyBatch) {
         if let Some(batch) = batch.take() {
-            self.inner.shipped(batch);
+            py.detach(|| self.inner.shipped(batch));
         }
     }
 

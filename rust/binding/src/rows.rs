@@ -86,30 +86,39 @@ impl PyRows {
         (Self::new(first.into()), Self::new(second.into()))
     }
 
-    #[pyo3(signature = (day, *, gateway, version, flags))]
+    #[pyo3(signature = (day, *, gateway, version, flags, values=0))]
     fn table(
         slf: &Bound<'_, Self>,
         day: &Bound<'_, PyAny>,
         gateway: &Bound<'_, PyString>,
         version: &Bound<'_, PyString>,
         flags: bool,
-    ) -> PyResult<(Vec<&'static str>, PyLines)> {
+        values: usize,
+    ) -> PyResult<(Vec<&'static str>, Vec<PyLines>)> {
         let held = slf.borrow();
         let rows = &held.rows;
         let days = Days::of(rows, day)?;
         let columns = slf.py().detach(|| known_columns(rows));
         let mut names: Vec<_> = columns.iter().map(|column| column.name).collect();
         names.extend(["day", "gateway", "version"]);
-        let lines = PyLines {
+        let together = (values / names.len()).clamp(1, rows.len().max(1));
+        let end = rows.len() - rows.len() % together;
+        let of = |next, end, together| PyLines {
             rows: slf.clone().unbind(),
-            next: 0,
+            next,
+            end,
+            together,
             texts: columns.iter().map(|_| None).collect(),
-            columns,
-            day_of: days.rows,
-            days: days.days.into_iter().map(Bound::unbind).collect(),
+            columns: columns.clone(),
+            day_of: days.rows.clone(),
+            days: days.days.iter().map(|day| day.clone().unbind()).collect(),
             written_by: [gateway, version].map(|text| text.clone().unbind()),
             flags,
         };
+        let mut lines = vec![of(0, end, together)];
+        if end < rows.len() {
+            lines.push(of(end, rows.len(), 1));
+        }
         Ok((names, lines))
     }
 
@@ -253,6 +262,10 @@ impl<'py> Days<'py> {
 pub(crate) struct PyLines {
     rows: Py<PyRows>,
     next: usize,
+    end: usize,
+    /// How many rows a tuple has.
+    #[pyo3(get)]
+    together: usize,
     columns: Vec<Column>,
     /// By column: the row whose text was made last, and what was made of it. Most often the next row has the same.
     texts: Vec<Option<(usize, Py<PyString>)>>,
@@ -270,14 +283,33 @@ impl PyLines {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let rows = self.rows.bind(py).borrow();
-        let at = self.next;
-        let Some(row) = rows.rows.get(at) else {
+        if self.next >= self.end {
             return Ok(None);
+        }
+        let mut cells = Vec::with_capacity(self.together * (self.columns.len() + 3));
+        let rows = self.rows.clone_ref(py);
+        let rows = rows.bind(py).borrow();
+        for _ in 0..self.together {
+            self.add(py, &rows.rows, &mut cells);
+        }
+        PyTuple::new(py, cells).map(Some)
+    }
+}
+
+impl PyLines {
+    /// The values of the next row.
+    fn add<'py>(
+        &mut self,
+        py: Python<'py>,
+        rows: &[LedgerRow],
+        cells: &mut Vec<Bound<'py, PyAny>>,
+    ) {
+        let at = self.next;
+        let Some(row) = rows.get(at) else {
+            return;
         };
         self.next += 1;
         let values = Values::of(row);
-        let mut cells = Vec::with_capacity(self.columns.len() + 3);
         for (column, made) in self.columns.iter().zip(&mut self.texts) {
             cells.push(match values.get(*column) {
                 Value::Unknown => py.None().into_bound(py),
@@ -291,7 +323,7 @@ impl PyLines {
                 }
                 Value::Text(text) => {
                     let last = made.as_ref().filter(|(last, _)| {
-                        let last = rows.rows.get(*last);
+                        let last = rows.get(*last);
                         last.is_some_and(|row| Values::text(row, *column) == Some(text))
                     });
                     match last {
@@ -313,7 +345,6 @@ impl PyLines {
         for text in &self.written_by {
             cells.push(text.bind(py).clone().into_any());
         }
-        PyTuple::new(py, cells).map(Some)
     }
 }
 
