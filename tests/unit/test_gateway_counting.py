@@ -267,3 +267,48 @@ async def test_what_the_ledger_cannot_say_is_what_the_gateway_knows(
     finally:
         await gateway.close()
         log.close()
+
+
+class Deaf(random.Random):
+    """All calls are done, and none is answered."""
+
+    def random(self) -> float:
+        return 0.0
+
+    # How many are sent is asked first, and then how many are answered.
+    def randint(self, a: int, b: int) -> int:
+        self._asked = not getattr(self, "_asked", False)
+        return b if self._asked else a
+
+
+async def test_a_lost_answer_at_the_end_of_a_budget_gives_back_no_more_than_was_taken(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_redis, "DEADLINE_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(counting, "PROBE_SECONDS", 0.01)
+    with server.client() as client:
+        client.flushall()
+    log = Log(level="error")
+    budget, left = 10**10, 10**6
+    gateway = Gateway(server, random.Random(0), log, limits={"all": {"cost": "0.01/month"}})
+    gateway.deciding.start()
+    try:
+        (await gateway.admitted(10)).ended(1, 1, budget - left, failed=False)
+        gateway.wake()
+        (await gateway.admitted(0)).unused()
+        gateway.connector.chance, gateway.connector.share = Deaf(), 1.0
+        # It would cost a thousand times what is left.
+        unheard = await gateway.admitted(1000)
+        gateway.connector.share = 0.0
+        async with asyncio.timeout(WAIT_SECONDS):
+            while gateway.counters.lost:  # noqa: ASYNC110 - it is being found
+                await asyncio.sleep(0.01)
+        unheard.ended(1, 1, 5 * left, failed=False)
+        gateway.wake()
+        used = budget - left + 5 * left
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while not used <= counted(server)["cost"] <= used + left:  # noqa: ASYNC110 - another process counts
+                await asyncio.sleep(0.05)
+    finally:
+        await gateway.close()
+        log.close()

@@ -121,10 +121,15 @@ class Ask(Later):
         """The counter of each limit."""
         return [counter.name for counter in self._counters]
 
-    def taken(self, at: float) -> list[tuple[Place, int]]:
-        """What the server has counted for it, if it let it in at this time of its own."""
+    def taken(self, at: float, *, cut: bool = False) -> list[tuple[Place, int]]:
+        """What the server has counted for it, if it let it in at this time of its own.
+
+        `cut`: less of some cost, as less was left; how much it did not say. Then costs are left out.
+        """
         found = []
         for (name, kind, began), limit in zip(self._counters, self._limits, strict=True):
+            if cut and limit.resource == "cost":
+                continue
             amount = min(self._demand.of(limit), MOST)
             place = began if kind in ("held", "total") else int(at / float(kind))
             if amount:

@@ -111,11 +111,15 @@ if over then
   return ended('over', 'n', texts())
 end
 
+local mark = 't'
 for i = 1, count do
   local key, at = KEYS[i + 1], i * 5 - 2
   local kind, amount = ARGV[at], tonumber(ARGV[at + 3])
   if ARGV[at + 1] == 'cost' then
-    amount = math.min(amount, tonumber(ARGV[at + 2]) - used[i])
+    local left = tonumber(ARGV[at + 2]) - used[i]
+    if left < amount then
+      amount, mark = left, 'c'
+    end
   end
   marks[i] = amount
   if amount > 0 then
@@ -139,4 +143,4 @@ for i = 1, count do
     end
   end
 end
-return ended('taken', 't', texts())
+return ended('taken', mark, texts())

@@ -396,9 +396,11 @@ class Counting:
         for number, call in enumerate(unsure.calls):
             if number >= len(done):
                 self._owe(call.changes)
-            elif done[number] == "t" and call.ask is not None:
-                # It was answered otherwise meanwhile.
-                self._owe({place: -amount for place, amount in call.ask.taken(float(beat))})
+            elif done[number] in "tc" and call.ask is not None:
+                # It was answered otherwise meanwhile. What little was left of a budget is not given back:
+                # nobody knows how much it was, and less is spent so, never more.
+                taken = call.ask.taken(float(beat), cut=done[number] == "c")
+                self._owe({place: -amount for place, amount in taken})
 
     def _hear(self, live: int) -> None:
         now = time.monotonic()
