@@ -211,8 +211,11 @@ FURTHER = (
         at_least=True,
     ),
     *(
-        Gate(f"CPU a small request with {what} over that without", "requests", cpu, _US, bound, rival=name)
+        Gate(
+            f"CPU a small request with {what} over that without{pace}", scenario, cpu, _US, bound, rival=name
+        )
         for name, what, bound in _VARIANTS
+        for scenario, pace in (("requests", ""), ("requests-paced", ", at one pace"))
     ),
     # Nothing of it is done for a chunk: what is above 1 is the stream's beginning and end.
     *(

@@ -151,6 +151,22 @@ SCENARIOS = (
         {"connections": 32, "tokens": 3, "exchanges": _WITHOUT_END, "seconds": 3.0, "limit_seconds": 90.0},
         {"seconds": 1.0},
     ),
+    # As fast as they go, a slower proxy finds its clients and upstreams asleep more often, and pays for
+    # waking them: what something costs by itself is seen at one pace.
+    Scenario(
+        "requests-paced",
+        "small JSON replies, 6,000 a second on 32 connections",
+        "request",
+        {
+            "connections": 32,
+            "pace": 6000.0,
+            "tokens": 3,
+            "exchanges": _WITHOUT_END,
+            "seconds": 4.0,
+            "limit_seconds": 90.0,
+        },
+        {"seconds": 1.0},
+    ),
     Scenario(
         "large-requests",
         "1 MiB requests, 8 connections",

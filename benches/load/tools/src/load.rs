@@ -142,7 +142,11 @@ async fn connection(plan: Plan, tag: u32, begun: Instant, totals: Rc<Totals>) {
     if plan.exchanges == 1 {
         client.only_once();
     }
-    for _ in 0..plan.exchanges {
+    for number in 0..plan.exchanges {
+        if plan.pace > 0.0 {
+            let before = f64::from(number) * f64::from(plan.connections) + f64::from(tag);
+            sleep_until((begun + Duration::from_secs_f64(before / plan.pace)).into()).await;
+        }
         if begun.elapsed().as_secs_f64() >= plan.seconds {
             return;
         }

@@ -29,6 +29,9 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     /// The run is ended after this, seconds; what is under way then counts as failed.
     pub(crate) limit_seconds: f64,
+    /// Exchanges begun a second over all connections, however long they take; 0: each when the one before has ended.
+    #[serde(default)]
+    pub(crate) pace: f64,
     /// Connections opened a second; 0: all at once.
     #[serde(default)]
     pub(crate) ramp: f64,
