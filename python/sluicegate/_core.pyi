@@ -917,7 +917,6 @@ class Journal:
         key_id: str | None,
         team: str | None,
         user_id: str | None,
-        estimated_input: int | None,
         response_id: str | None = None,
         run: int | None = None,
         /,
@@ -1081,8 +1080,8 @@ class Ended:
     """Why it did not fit: it was larger than `keep`, or all that is kept took `copies_bytes`."""
     request: Final[Request | ResponsesRequest | None]
     """The client's request, where `keep` was given."""
-    cost: Final[int | None]
-    """What it cost, in 10**-12 USD, as the ledger has it; None where that is not known."""
+    def settle(self, lease: Lease) -> None:
+        """Settle what it holds of limits with what the ledger says that it has used."""
     def charge(self, costs: tuple[int, int, int, int, int, int] | None) -> None:
         """What it cost, where that had to be asked for: all of it, then uncached input, cached input, what
         was written to a cache, output, and reasoning, in 10**-12 USD. None: that is not known. This closes

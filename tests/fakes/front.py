@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from sluicegate._core import Request, ResponsesRequest
+from sluicegate._core import Lease, Request, ResponsesRequest
 from sluicegate.config import picodollars
 from sluicegate.errors import ParseError, RelayClosed
 from sluicegate.gateway.endpoints import OF_ANTHROPIC, RELAYED
@@ -210,12 +210,17 @@ class Ended:
     charged: list[Any] = field(default_factory=list)
     """What its entry in the ledger was told that it cost."""
 
-    @property
-    def cost(self) -> int | None:
+    def settle(self, lease: Lease) -> None:
+        outcome = self.outcome
+        if not outcome.attempts:
+            lease.unused()
+            return
+        usage = outcome.usage or FakeUsage()
+        cost = None if outcome.cost is None else picodollars(Decimal(outcome.cost))
         if self.charged and self.charged[-1] is not None:
-            total: int = self.charged[-1][0]
-            return total
-        return None if self.outcome.cost is None else picodollars(Decimal(self.outcome.cost))
+            cost = self.charged[-1][0]
+        output = outcome.counted_output if outcome.estimated else usage.output_tokens
+        lease.ended(usage.input_tokens, output, cost, failed=outcome.status >= 500)
 
     def charge(self, costs: tuple[int, ...] | None) -> None:
         self.charged.append(costs)

@@ -26,12 +26,13 @@ def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route
     if user is not None:
         user = user[:LONGEST_USER]
     caller = call.caller or ANYONE
-    whose = caller.owner or None, caller.name, caller.key_id or None, caller.team
-    facts = arrived, route, name, requested, *whose, user, arrived.input_tokens_estimate
+    owner, key = caller.owner or None, caller.key_id or None
+    opened = ledger.journal.open
     if run is None:
-        entry = ledger.journal.open(*facts)
+        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user)
     else:
-        entry = ledger.journal.open(*facts, run.response_id, run.number)
+        of_run = run.response_id, run.number
+        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user, *of_run)
     if entry is None:
         ledger.full()
         if not ledger.drops:

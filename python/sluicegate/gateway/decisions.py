@@ -379,13 +379,7 @@ class Decider:
             if reply is not None or event.not_kept is not None:
                 self._store_reply(call, event, reply)
         if call.lease is not None:
-            ran = record.attempts > 0
-            call.lease.ended(
-                record.input_tokens,
-                record.output_tokens if ran else 0,
-                event.cost,
-                failed=record.status >= 500 or not ran,
-            )
+            event.settle(call.lease)
 
     def _end_process(self, event: Died) -> None:
         self._died(event.message)

@@ -171,7 +171,7 @@ impl PyArrived {
     }
 
     #[getter]
-    fn input_tokens_estimate(&self) -> Option<u64> {
+    pub(crate) fn input_tokens_estimate(&self) -> Option<u64> {
         self.facts.input_tokens
     }
 
@@ -367,11 +367,21 @@ impl PyEnded {
         self.model.as_deref()
     }
 
-    #[getter]
-    fn cost(&self) -> Option<u64> {
-        let known = self.outcome.get().inner.cost.as_deref();
-        let known = known.and_then(Cost::in_picodollars);
-        known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total))
+    fn settle(&self, py: Python<'_>, lease: &PyLease) -> PyResult<()> {
+        let outcome = &self.outcome.get().inner;
+        if outcome.attempts == 0 {
+            return lease.unused(py);
+        }
+        let usage = outcome.usage.as_ref();
+        let counted = outcome.estimated.then_some(outcome.counted_output);
+        let known = outcome.cost.as_deref().and_then(Cost::in_picodollars);
+        lease.ended(
+            py,
+            usage.and_then(|usage| usage.input_tokens),
+            counted.or_else(|| usage?.output_tokens),
+            known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total)),
+            outcome.status >= 500,
+        )
     }
 
     fn charge(&self, costs: Option<(u64, u64, u64, u64, u64, u64)>) {

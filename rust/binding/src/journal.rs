@@ -196,8 +196,8 @@ impl PyJournal {
 
     // By place: names would be looked up for each request.
     #[pyo3(signature = (
-        arrived, route, model, requested_model, caller_id, caller, key_id, team, user_id, estimated_input,
-        response_id=None, run=None, /
+        arrived, route, model, requested_model, caller_id, caller, key_id, team, user_id, response_id=None,
+        run=None, /
     ))]
     #[allow(clippy::too_many_arguments)] // Arguments of a Python method.
     fn open(
@@ -211,7 +211,6 @@ impl PyJournal {
         key_id: Option<&str>,
         team: Option<&str>,
         user_id: Option<&str>,
-        estimated_input: Option<u64>,
         response_id: Option<&str>,
         run: Option<u64>,
     ) -> Option<PyEntry> {
@@ -221,7 +220,7 @@ impl PyJournal {
             run: Some(run.unwrap_or(1)),
             background: Some(run.is_some().into()),
             streamed: Some(arrived.asks_for_stream().into()),
-            estimated_input,
+            estimated_input: arrived.input_tokens_estimate(),
             estimated_output: None,
         };
         let about = arrived.about();

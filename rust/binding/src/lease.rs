@@ -135,7 +135,7 @@ impl PyLease {
     }
 
     #[pyo3(signature = (input, output, cost, *, failed))]
-    fn ended(
+    pub(crate) fn ended(
         &self,
         py: Python<'_>,
         input: Option<u64>,
@@ -161,7 +161,7 @@ impl PyLease {
         self.settle(py, &held, &used)
     }
 
-    fn unused(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn unused(&self, py: Python<'_>) -> PyResult<()> {
         match self.take() {
             Some(held) => self.settle(py, &held, &Used::default()),
             None => Ok(()),
