@@ -733,9 +733,9 @@ class Limits:
         rough_input: int,
         output_bound: int | None,
         price: Pricing | Callable[[int, int], int | None] | None = None,
-        *,
         requests: int = 1,
         runs: bool = True,
+        /,
     ) -> Demand | None:
         """What a request will use: of input, at four bytes a token, and at most the client's own bound of
         output. `price`: its prices, or what says what so many tokens of input and output cost, in 10**-12

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from sluicegate._core import Demand, Estimates, Limit, Limits, Window
+from sluicegate._core import Estimates, Limit, Limits, Window
 from sluicegate.admission.caller import Caller
-from sluicegate.admission.counters import Answer, Counters, Later
+from sluicegate.admission.counters import Counters
 from sluicegate.admission.recalling import Spending, used_by
 from sluicegate.admission.windows import CounterKey, Resource
 from sluicegate.config import Amounts, Config, LimitSet, Rate, picodollars
@@ -29,7 +29,7 @@ class Limiter:
         self, config: Config, counters: Counters, estimates: Estimates, own: Iterable[LimitSet] = ()
     ) -> None:
         """`own`: limits of callers that are not among the configuration's."""
-        self._counters = counters
+        self.counters = counters
         self._estimates = estimates
         self._number = next(_numbers)
         self._users = None if config.users is None else config.limits[config.users.limits]
@@ -53,7 +53,7 @@ class Limiter:
         place = caller.owner, caller.key_id, model
         bound = self._bound.get(place)
         if bound is None:
-            window = self._counters.window
+            window = self.counters.window
             limits = [
                 limit
                 for subject, who, limits in caller.limits
@@ -64,7 +64,7 @@ class Limiter:
 
     def _limits_with_user(self, users: LimitSet, caller: Caller, model: str, name: str) -> Limits:
         subject = f"user:{caller.owner}:{name}"
-        counters = self._counters
+        counters = self.counters
         user = counters.user(subject)
         if user.limits_of != self._number or len(user.limits) > _MOST_BOUND:
             user.limits_of = self._number
@@ -81,7 +81,7 @@ class Limiter:
         sets = [each for _, _, each in caller.limits]
         return Limits(
             limits,
-            self._counters.clock,
+            self.counters.clock,
             self._estimates,
             caller=caller.owner,
             model=model,
@@ -91,10 +91,6 @@ class Limiter:
                 each.unpriced == "refuse" for each in (*sets, *([] if self._users is None else [self._users]))
             ),
         )
-
-    def admit(self, limits: Limits, demand: Demand) -> Answer | Later:
-        """Hold `demand` against all of `limits`, or none."""
-        return self._counters.admit(limits, demand)
 
     @property
     def limits_users(self) -> bool:
@@ -115,12 +111,12 @@ class Limiter:
         if users is None:
             return []
         subject = f"user:{owner}:{name}"
-        windows = self._counters.windows_of(subject)
+        windows = self.counters.windows_of(subject)
 
         def window(key: CounterKey) -> Window:
             known = windows.get(key)
             if known is None:
-                known = windows[key] = Window(self._counters.clock, key.window)
+                known = windows[key] = Window(self.counters.clock, key.window)
             return known
 
         who = f"the user `{name}`"
@@ -147,9 +143,9 @@ class Limiter:
         for key, amount in used_by(spent):
             if key.subject.startswith("user:"):
                 if self._limits_user(key.resource, key.model, key.window):
-                    yield self._counters.user_window(key.subject, key), amount
+                    yield self.counters.user_window(key.subject, key), amount
             else:
-                window = self._counters.known(key)
+                window = self.counters.known(key)
                 if window is not None:
                     yield window, amount
 

@@ -122,22 +122,19 @@ class Admission:
         `requests`: 0 for what was counted when it was taken on. `runs`: False for what is only taken on now.
         """
         limiter = self._limiter
-        if not (caller.limits or limiter.user_header):
+        tells_users = limiter.user_header is not None
+        if not (caller.limits or tells_users):
             return None
-        limits = limiter.limits(caller, model.label, self.user(facts))
-        demand = limits.demand(
-            facts.input_tokens_estimate or 0,
-            facts.max_output_tokens,
-            self._prices.likely(model) if limits.wants_price else None,
-            requests=requests,
-            runs=runs,
-        )
+        limits = limiter.limits(caller, model.label, self.user(facts) if tells_users else None)
+        price = self._prices.likely(model) if limits.wants_price else None
+        rough = facts.input_tokens_estimate or 0
+        demand = limits.demand(rough, facts.max_output_tokens, price, requests, runs)
         if demand is None:
             return Refusal("unpriced", model.name)
         if not limits:
             return None
-        answer = limiter.admit(limits, demand)
-        return answer if isinstance(answer, Later) else told(answer)
+        answer = limiter.counters.admit(limits, demand)
+        return answer if isinstance(answer, (Lease, Later)) else told(answer)
 
     def owner(self, owner: str, key_id: str | None = None) -> Caller:
         """The caller whose stored responses are `owner`'s, with the key that it came with where that is still

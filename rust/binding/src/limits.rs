@@ -348,7 +348,7 @@ impl PyLimits {
         self.counts_cost || self.refuses_unpriced
     }
 
-    #[pyo3(signature = (rough_input, output_bound, price=None, *, requests=1, runs=true))]
+    #[pyo3(signature = (rough_input, output_bound, price=None, requests=1, runs=true, /))]
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn demand(
         &self,
