@@ -67,3 +67,20 @@ async def test_the_sums_of_a_key_are_asked_for_with_those_of_the_keys_that_went_
 ) -> None:
     found = await spent_by(database, {"day": TODAY}, Whose(keys={"first"}), COUNTED_AS)
     assert by_key(found, "day") == {"first": 111}
+
+
+async def test_what_failed_counts_as_no_request_of_a_day(storage: StorageConfig) -> None:
+    keys = {column.name: "" for column in usage_daily.primary_key}
+    lines = [
+        {**keys, **sums("mostly served", 1), "requests": 5, "failed": 2},
+        # One request, of which three runs have failed.
+        {**keys, **sums("in the background", 1), "failed": 3},
+    ]
+    database = open_database(storage)
+    try:
+        async with database.transaction("fill") as connection:
+            await connection.execute(insert(usage_daily), lines)
+        found = await spent(database, {"day": TODAY}, NOW, {}, users=False)
+    finally:
+        await database.close()
+    assert {each.key_id: each.requests for each in found} == {"mostly served": 3, "in the background": 0}

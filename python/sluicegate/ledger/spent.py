@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Select, Table, and_, case, func, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, Table, and_, case, func, not_, or_, select, tuple_
 
 from sluicegate.ledger.schema import first_id, ledger, usage_daily, usage_users
 from sluicegate.storage import Database
@@ -125,7 +125,12 @@ def _of_last_hour(now: float) -> Select[Any]:
 
 def _since(table: Table, by: Sequence[str], begin: date) -> Select[Any]:
     columns = table.c
-    sums = (columns.requests, columns.input + columns.output, columns.cost)
+    requests: ColumnElement[int] = columns.requests
+    if "failed" in columns:
+        # What fails counts as no request, as far as the sums tell: which of it had output they do not know.
+        # Of a background response each run may fail, and one is counted.
+        requests = case((requests > columns.failed, requests - columns.failed), else_=0)
+    sums = (requests, columns.input + columns.output, columns.cost)
     keys = [columns[name] for name in by]
     return select(*keys, *(func.sum(each) for each in sums)).where(columns.day >= begin).group_by(*keys)
 
