@@ -139,6 +139,7 @@ impl Drop for Entry {
             .words
             .store(over.at + STATE, VOID, Ordering::Release);
         self.shared.open.fetch_sub(1, Ordering::AcqRel);
-        self.shared.release(&over.segment);
+        // To empty the segment is nothing for an engine's thread: whoever prepares segments finds it.
+        over.segment.live.fetch_sub(1, Ordering::AcqRel);
     }
 }
