@@ -256,7 +256,9 @@ async def rude(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
 async def test_an_upstream_that_answers_at_once_is_heard(rude: tuple[WireStand, Rude]) -> None:
     wire, server = rude
     error = b'{"error":{"message":"too long","type":"x","code":null,"param":null}}'
-    head = b"HTTP/1.1 413 No\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(error)
+    # It takes no other request on this connection, so nobody may send one there.
+    head = b"HTTP/1.1 413 No\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    head += b"content-length: %d\r\n\r\n" % len(error)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
