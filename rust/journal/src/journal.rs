@@ -162,18 +162,16 @@ impl Shared {
     fn room(&self, length: usize) -> Result<(Arc<Segment>, usize), Full> {
         let mut files = lock(&self.files);
         loop {
-            if let Some(current) = &files.current {
-                if let Some(at) = current.room(length) {
-                    return Ok((Arc::clone(current), at));
-                }
-                if files.spare.is_none() {
-                    files.spare = Some(self.another(&mut files.failed)?);
-                }
-            } else if files.spare.is_none() {
-                files.spare = Some(self.another(&mut files.failed)?);
+            if let Some(current) = &files.current
+                && let Some(at) = current.room(length)
+            {
+                return Ok((Arc::clone(current), at));
             }
-            let next = files.spare.take();
-            if let Some(full) = std::mem::replace(&mut files.current, next) {
+            let next = match files.spare.take() {
+                Some(spare) => spare,
+                None => self.another(&mut files.failed)?,
+            };
+            if let Some(full) = files.current.replace(next) {
                 full.retired.store(true, Ordering::Release);
                 files.retired.push(full);
             }
