@@ -373,12 +373,11 @@ impl PyEnded {
             return lease.unused(py);
         }
         let usage = outcome.usage.as_ref();
-        let counted = outcome.estimated.then_some(outcome.counted_output);
         let known = outcome.cost.as_deref().and_then(Cost::in_picodollars);
         lease.ended(
             py,
             usage.and_then(|usage| usage.input_tokens),
-            counted.or_else(|| usage?.output_tokens),
+            outcome.billed_output(),
             known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total)),
             outcome.status >= 500,
         )

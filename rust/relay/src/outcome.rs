@@ -136,6 +136,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The output that is billed: what was counted, where that is an estimate, or else what the upstream said.
+    #[must_use]
+    pub fn billed_output(&self) -> Option<u64> {
+        if self.estimated {
+            return Some(self.counted_output);
+        }
+        self.usage.as_ref()?.output_tokens
+    }
+
     /// Settle whether usage is an estimate, and what it cost.
     ///
     /// A reply that was cut off before its usage is billed by the events that bore output, where they are more than was

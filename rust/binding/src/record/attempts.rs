@@ -70,7 +70,6 @@ impl Attempts {
     pub(super) fn of(outcome: &Outcome) -> Self {
         let usage = outcome.usage.as_ref();
         let tokens = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
-        let counted = outcome.estimated.then_some(outcome.counted_output);
         let streamed = outcome.streamed;
         let of_stream = |time: Option<f64>| time.filter(|_| streamed);
         let owned = |text: &Option<Box<str>>| text.as_deref().map(String::from);
@@ -95,7 +94,7 @@ impl Attempts {
             input_tokens: tokens(|usage| usage.input_tokens),
             cached_input_tokens: tokens(|usage| usage.cached_input_tokens),
             cache_write_tokens: tokens(|usage| usage.cache_write_tokens),
-            output_tokens: counted.or(tokens(|usage| usage.output_tokens)),
+            output_tokens: outcome.billed_output(),
             reasoning_tokens: tokens(|usage| usage.reasoning_tokens),
             estimated: outcome.estimated,
             cost: outcome.cost.as_ref().map(|cost| cost.total()),
