@@ -50,7 +50,12 @@ async def database(storage: StorageConfig) -> AsyncIterator[Database]:
 
 async def _fill(made: Database) -> None:
     shipping = Shipping(made, UTC, "gateway", "1", lambda record: None)
-    await shipping.ship(JournalRows([record(number, failed=number in (5, 60)) for number in range(100)]))
+    callers = {50: "rare"}
+    rows = [
+        record(number, failed=number in (5, 60), caller=callers.get(number, "search"))
+        for number in range(100)
+    ]
+    await shipping.ship(JournalRows(rows))
     await shipping.ship(JournalRows([record(number, caller="other") for number in range(100, 110)]))
 
 
@@ -74,18 +79,21 @@ async def test_rows_of_one_caller(database: Database, caller: str) -> None:
     assert await newest(database, 2, caller="nobody") == ([], None)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"), [({"result": "failed"}, [60, 5]), ({"caller": "rare"}, [50])]
+)
 async def test_no_page_looks_at_more_than_its_share(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, str], expected: list[int]
 ) -> None:
     monkeypatch.setattr("sluicegate.ledger.rows.LOOKED_AT", 20)
     found: list[dict[str, Any]] = []
     before: str | None = None
     pages = 0
     while pages == 0 or before is not None:
-        rows, before = await newest(database, 10, result="failed", before=before)
+        rows, before = await newest(database, 10, before=before, **wanted)
         found += rows
         pages += 1
-    assert (numbers(found), pages) == ([60, 5], 6)
+    assert (numbers(found), pages) == (expected, 6)
 
 
 async def test_one_row_with_its_attempts(database: Database) -> None:
