@@ -20,6 +20,7 @@ __all__ = [
     "ChatTarget",
     "ChatToResponses",
     "Clock",
+    "DatedRows",
     "Deadlines",
     "Decisions",
     "Demand",
@@ -857,26 +858,35 @@ class JournalRows:
     def without(self, ids: Sequence[str]) -> JournalRows:
         """Those with other ids."""
     def halves(self) -> tuple[JournalRows, JournalRows]: ...
-    def table(
-        self, day: Callable[[int], object], *, gateway: str, version: str, flags: bool, values: int = 0
-    ) -> tuple[list[str], list[JournalLines]]:
-        """The columns of the ledger for which some row has a value, and the rows' values in their order: one
-        row a tuple, or as many as have together at most so many `values`, and then those that are left over.
-
-        `day`: what a row has for its day, by the seconds since 1970 of a whole minute; it is asked in the
-        order of time, and not for each row. `flags`: what is yes or no is a bool, and not 0 or 1. What `day`
-        raises is raised.
+    def dated(self, day: Callable[[int], object]) -> DatedRows:
+        """`day`: what a row has for its day, by the seconds since 1970 of a whole minute; it is asked in the
+        order of time, and not for each row. What it raises is raised.
         """
     def attempts(self) -> list[tuple[Any, ...]]:
         """The attempts of those that had several, by the columns of `ledger_attempts`."""
-    def daily(self, day: Callable[[int], object]) -> list[tuple[Any, ...]]:
-        """What they add to `usage_daily`, by its columns, in the order of its keys. `day`: as for `table`."""
-    def users(self, day: Callable[[int], object]) -> list[tuple[Any, ...]]:
-        """What they add to `usage_users`, by its columns, in the order of its keys. `day`: as for `table`."""
     def prices(self) -> dict[str, dict[str, Any]]:
         """By the ids of the prices that they were charged by, of the first such row: price_id, model,
         upstream_model, started_at.
         """
+
+@final
+class DatedRows:
+    """Rows whose days are known, as lines of tables. For one thread at a time."""
+
+    def table(
+        self, *, gateway: str, version: str, flags: bool, values: int = 0
+    ) -> tuple[tuple[str, ...], int, list[JournalLines]]:
+        """The columns of the ledger for which some row has a value; how many of these, from the first on,
+        have one value in all rows; and the rows' values in the columns' order.
+
+        A tuple is one row, and no column counts as shared; or, with `values`, it is the shared values and
+        then those that each of several rows has in the other columns, at most so many values in all. What is
+        left over comes by single rows. `flags`: what is yes or no is a bool, and not 0 or 1.
+        """
+    def daily(self) -> list[tuple[Any, ...]]:
+        """What they add to `usage_daily`, by its columns, in the order of its keys."""
+    def users(self) -> list[tuple[Any, ...]]:
+        """What they add to `usage_users`, by its columns, in the order of its keys."""
 
 @final
 class JournalLines:

@@ -10,6 +10,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from pyarrow import parquet
 from sqlalchemy import func, select
@@ -62,7 +64,7 @@ def row_of(record: dict[str, Any], zone: ZoneInfo = UTC) -> dict[str, Any]:
     def day(seconds: int) -> date:
         return datetime.fromtimestamp(seconds, zone).date()
 
-    columns, [[row]] = JournalRows([record]).table(day, gateway="g", version="v", flags=True)
+    columns, _, [[row]] = JournalRows([record]).dated(day).table(gateway="g", version="v", flags=True)
     return dict(zip(columns, row, strict=True))
 
 
@@ -117,7 +119,7 @@ def test_the_day_is_asked_once_a_minute() -> None:
         asked.append(seconds)
         return seconds
 
-    columns, [rows] = JournalRows(records).table(day, gateway="", version="", flags=False)
+    columns, _, [rows] = JournalRows(records).dated(day).table(gateway="", version="", flags=False)
     first = NOON // 10**6
     assert asked == [first, first + 60]
     at = columns.index("day")
@@ -153,7 +155,7 @@ def test_a_price_is_given_to_what_nobody_saw_the_end_of() -> None:
 
 def test_only_columns_that_some_row_has_a_value_for_are_written() -> None:
     records = [record(), record(first_token=7, team="t")]
-    columns, [rows] = JournalRows(records).table(str, gateway="g", version="v", flags=False)
+    columns, _, [rows] = JournalRows(records).dated(str).table(gateway="g", version="v", flags=False)
     assert {"first_token", "team", "day", "id"} <= {*columns} <= {*ledger.c.keys()}
     assert not {"code", "cached_input", "response_id"} & {*columns}
     [first, second] = (dict(zip(columns, row, strict=True)) for row in rows)
@@ -163,11 +165,38 @@ def test_only_columns_that_some_row_has_a_value_for_are_written() -> None:
     full |= {column.name: 2 for column in ledger.c if column.type.python_type is int}
     texts = [column.name for column in ledger.c if column.type.python_type is str]
     full |= {name: name for name in texts if name not in ("id", "result", "usage_source")}
-    columns, [[row]] = JournalRows([full]).table(str, gateway="gateway", version="version", flags=True)
+    dated = JournalRows([full]).dated(str)
+    columns, _, [[row]] = dated.table(gateway="gateway", version="version", flags=True)
     assert {*columns} == {*ledger.c.keys()}
     written = dict(zip(columns, row, strict=True))
     expected = {**full, "result": "failed", "day": written["day"]}
     assert written == {name: expected[name] for name in columns}
+
+
+@given(rows=st.integers(1, 80), models=st.integers(1, 3), days=st.integers(1, 2), values=st.integers(0, 400))
+def test_what_all_rows_have_is_given_once(rows: int, models: int, days: int, values: int) -> None:
+    records = [
+        record(model=f"m{number % models}", started_at=NOON + number % days * 86_400_000_000)
+        for number in range(rows)
+    ]
+    dated = JournalRows(records).dated(str)
+    columns, _, [each] = dated.table(gateway="g", version="v", flags=False)
+    expected = [dict(zip(columns, row, strict=True)) for row in each]
+    names, shared, several = dated.table(gateway="g", version="v", flags=False, values=values)
+    found = []
+    own = len(names) - shared
+    for lines in several:
+        for cells in lines:
+            assert len(cells) == shared + lines.together * own
+            assert lines.together == 1 or len(cells) <= values
+            for at in range(shared, len(cells), own):
+                found.append(dict(zip(names, cells[:shared] + cells[at : at + own], strict=True)))
+    assert found == expected
+    assert "id" in names[shared:]
+    assert ("gateway" in names[:shared]) == (values > 0 and rows > 1)
+    if shared:
+        assert ("model" in names[:shared]) == (models == 1)
+        assert ("day" in names[:shared]) == (days == 1)
 
 
 async def test_rows_that_come_again_change_nothing(database: Database) -> None:

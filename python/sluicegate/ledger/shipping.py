@@ -77,23 +77,24 @@ class Shipping:
     async def _transaction(self, rows: JournalRows) -> None:
         plain = self._database.path is not None
         # Python's sqlite3 is slow with anything but numbers and texts.
-        day = self._day_as_text if plain else self._day
-        names, several = rows.table(
-            day,
+        dated = rows.dated(self._day_as_text if plain else self._day)
+        columns, shared, several = dated.table(
             gateway=self._gateway,
             version=self._version,
             flags=not plain,
             values=_VALUES if plain else 0,
         )
-        columns = tuple(names)
         statements: list[Statement] = [
-            (inserting("ledger", columns, numbered=not plain, rows=lines.together), lines)
+            (
+                inserting("ledger", columns, numbered=not plain, shared=shared, rows=lines.together),
+                lines,
+            )
             for lines in several
         ]
         if tries := rows.attempts():
             statements.append((inserting(attempts.name, _ATTEMPTS, numbered=not plain), tries))
         # In one order for all processes: none waits for another in a circle.
-        for table, sums in ((usage_daily, rows.daily(day)), (usage_users, rows.users(day))):
+        for table, sums in ((usage_daily, dated.daily()), (usage_users, dated.users())):
             if sums:
                 statements.append((adding(table, numbered=not plain), sums))
         described = self._prices(rows)

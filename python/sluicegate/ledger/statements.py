@@ -12,12 +12,18 @@ _KEPT = 256
 
 
 @lru_cache(_KEPT)
-def inserting(table: str, columns: tuple[str, ...], *, numbered: bool, rows: int = 1) -> str:
-    """Add `rows` of these columns. `numbered`: the driver wants its parameters numbered."""
-    numbers = range(1, len(columns) * rows + 1)
+def inserting(table: str, columns: tuple[str, ...], *, numbered: bool, shared: int = 0, rows: int = 1) -> str:
+    """Add `rows` of these columns. The first `shared` columns have one value for all of them, which comes
+    before the rows' own. `numbered`: the driver wants its parameters numbered.
+    """
+    own = len(columns) - shared
+    numbers = range(1, shared + own * rows + 1)
     marks = [f"${number}" if numbered else "?" for number in numbers]
-    values = [f"({', '.join(marks[at : at + len(columns)])})" for at in range(0, len(marks), len(columns))]
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join(values)}"  # noqa: S608
+    values = [f"({', '.join(marks[at : at + own])})" for at in range(shared, len(marks), own)]
+    source = f"VALUES {', '.join(values)}"
+    if shared:
+        source = f"SELECT {', '.join(marks[:shared])}, * FROM ({source})"  # noqa: S608
+    return f"INSERT INTO {table} ({', '.join(columns)}) {source}"
 
 
 @cache

@@ -75,7 +75,7 @@ mod _core {
     #[pymodule_export]
     use super::responses_request::PyResponsesRequest;
     #[pymodule_export]
-    use super::rows::{PyLines, PyRows};
+    use super::rows::{PyDatedRows, PyLines, PyRows};
     #[pymodule_export]
     use super::stored::{
         PyResponseFold, PyResponseNumbering, error_message, find_items, first_events,

@@ -1,18 +1,17 @@
-//! `JournalRows`: records of the journal, as the ledger's tables take them.
+//! `JournalRows`: records of the journal, on their way to the ledger's tables.
 
-use std::collections::{BTreeMap, HashSet};
+mod dated;
+
+use std::collections::HashSet;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString, PyTuple};
-use sluicegate_journal::ledger::{
-    Column, FLAGS, LedgerRow, Source, TEXTS, Value, Values, columns, number,
-};
-use sluicegate_journal::sums::{Line, by_day, by_user};
+use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use sluicegate_journal::ledger::{FLAGS, LedgerRow, Source, TEXTS, number};
 use sluicegate_journal::{Attempt, Closing, Counts, Opening};
 use uuid::Uuid;
 
-const MINUTE: u64 = 60_000_000;
+pub(crate) use self::dated::{PyDatedRows, PyLines};
 
 #[pyclass(name = "JournalRows", module = "sluicegate._core")]
 pub(crate) struct PyRows {
@@ -86,40 +85,8 @@ impl PyRows {
         (Self::new(first.into()), Self::new(second.into()))
     }
 
-    #[pyo3(signature = (day, *, gateway, version, flags, values=0))]
-    fn table(
-        slf: &Bound<'_, Self>,
-        day: &Bound<'_, PyAny>,
-        gateway: &Bound<'_, PyString>,
-        version: &Bound<'_, PyString>,
-        flags: bool,
-        values: usize,
-    ) -> PyResult<(Vec<&'static str>, Vec<PyLines>)> {
-        let held = slf.borrow();
-        let rows = &held.rows;
-        let days = Days::of(rows, day)?;
-        let columns = slf.py().detach(|| known_columns(rows));
-        let mut names: Vec<_> = columns.iter().map(|column| column.name).collect();
-        names.extend(["day", "gateway", "version"]);
-        let together = (values / names.len()).clamp(1, rows.len().max(1));
-        let end = rows.len() - rows.len() % together;
-        let of = |next, end, together| PyLines {
-            rows: slf.clone().unbind(),
-            next,
-            end,
-            together,
-            texts: columns.iter().map(|_| None).collect(),
-            columns: columns.clone(),
-            day_of: days.rows.clone(),
-            days: days.days.iter().map(|day| day.clone().unbind()).collect(),
-            written_by: [gateway, version].map(|text| text.clone().unbind()),
-            flags,
-        };
-        let mut lines = vec![of(0, end, together)];
-        if end < rows.len() {
-            lines.push(of(end, rows.len(), 1));
-        }
-        Ok((names, lines))
+    fn dated(slf: &Bound<'_, Self>, day: &Bound<'_, PyAny>) -> PyResult<PyDatedRows> {
+        PyDatedRows::of(slf, day)
     }
 
     fn attempts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -141,18 +108,6 @@ impl PyRows {
             }
         }
         Ok(list)
-    }
-
-    fn daily<'py>(&self, py: Python<'py>, day: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let days = Days::of(&self.rows, day)?;
-        let lines = py.detach(|| by_day(days.rows.iter().copied().zip(&self.rows)));
-        days.lines(py, &lines, true)
-    }
-
-    fn users<'py>(&self, py: Python<'py>, day: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let days = Days::of(&self.rows, day)?;
-        let lines = py.detach(|| by_user(days.rows.iter().copied().zip(&self.rows)));
-        days.lines(py, &lines, false)
     }
 
     fn prices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -179,173 +134,6 @@ impl PyRows {
 
 fn id_of(id: u128) -> String {
     Uuid::from_u128(id).to_string()
-}
-
-/// The columns that some row has a value for: Python's sqlite3 takes longer for one that is None than for any other.
-fn known_columns(rows: &[LedgerRow]) -> Vec<Column> {
-    let columns = columns();
-    let mut known = vec![false; columns.len()];
-    for row in rows {
-        let values = Values::of(row);
-        for (known, column) in known.iter_mut().zip(&columns) {
-            *known = *known || values.get(*column) != Value::Unknown;
-        }
-    }
-    let columns = columns.into_iter().zip(known);
-    columns
-        .filter_map(|(column, known)| known.then_some(column))
-        .collect()
-}
-
-/// The days of rows, by what Python says of each minute: everywhere, a day begins with one.
-struct Days<'py> {
-    /// Those that there are, in order.
-    days: Vec<Bound<'py, PyAny>>,
-    /// The number of each row's day.
-    rows: Vec<usize>,
-}
-
-impl<'py> Days<'py> {
-    fn of(rows: &[LedgerRow], ask: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let minute = |row: &LedgerRow| row.started_at() / MINUTE;
-        let mut minutes: BTreeMap<_, _> = rows.iter().map(|row| (minute(row), 0)).collect();
-        let mut days: Vec<Bound<'py, PyAny>> = Vec::new();
-        for (minute, number) in &mut minutes {
-            let day = ask.call1((*minute * 60,))?;
-            let same = days.last().map_or(Ok(false), |last| last.eq(&day))?;
-            if !same {
-                days.push(day);
-            }
-            *number = days.len() - 1;
-        }
-        let numbers = rows.iter().map(minute).map(|minute| minutes.get(&minute));
-        let rows = numbers.map(|number| number.copied().unwrap_or_default());
-        Ok(Self {
-            rows: rows.collect(),
-            days,
-        })
-    }
-
-    fn day(&self, number: usize) -> Bound<'py, PyAny> {
-        self.days[number].clone()
-    }
-
-    /// Each line as a tuple: its day, its key, its caller's name where that is wanted, and its sums.
-    fn lines<const TEXTS: usize, const SUMS: usize>(
-        &self,
-        py: Python<'py>,
-        lines: &[Line<'_, TEXTS, SUMS>],
-        named: bool,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let list = PyList::empty(py);
-        for (day, key, sums) in lines {
-            let mut cells = Vec::with_capacity(TEXTS + SUMS + 2);
-            cells.push(self.day(*day));
-            for text in key {
-                cells.push(PyString::new(py, text).into_any());
-            }
-            if named {
-                cells.push(sums.caller.into_pyobject(py)?);
-            }
-            for value in sums.values {
-                cells.push(value.into_pyobject(py)?.into_any());
-            }
-            list.append(PyTuple::new(py, cells)?)?;
-        }
-        Ok(list)
-    }
-}
-
-/// The lines of a table, each made when the driver asks for it: on its thread, and in no longer turn of the
-/// interpreter than that.
-#[pyclass(name = "JournalLines", module = "sluicegate._core")]
-pub(crate) struct PyLines {
-    rows: Py<PyRows>,
-    next: usize,
-    end: usize,
-    /// How many rows a tuple has.
-    #[pyo3(get)]
-    together: usize,
-    columns: Vec<Column>,
-    /// By column: the row whose text was made last, and what was made of it. Most often the next row has the same.
-    texts: Vec<Option<(usize, Py<PyString>)>>,
-    /// The number of each row's day.
-    day_of: Vec<usize>,
-    days: Vec<Py<PyAny>>,
-    written_by: [Py<PyString>; 2],
-    flags: bool,
-}
-
-#[pymethods]
-impl PyLines {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        if self.next >= self.end {
-            return Ok(None);
-        }
-        let mut cells = Vec::with_capacity(self.together * (self.columns.len() + 3));
-        let rows = self.rows.clone_ref(py);
-        let rows = rows.bind(py).borrow();
-        for _ in 0..self.together {
-            self.add(py, &rows.rows, &mut cells);
-        }
-        PyTuple::new(py, cells).map(Some)
-    }
-}
-
-impl PyLines {
-    /// The values of the next row.
-    fn add<'py>(
-        &mut self,
-        py: Python<'py>,
-        rows: &[LedgerRow],
-        cells: &mut Vec<Bound<'py, PyAny>>,
-    ) {
-        let at = self.next;
-        let Some(row) = rows.get(at) else {
-            return;
-        };
-        self.next += 1;
-        let values = Values::of(row);
-        for (column, made) in self.columns.iter().zip(&mut self.texts) {
-            cells.push(match values.get(*column) {
-                Value::Unknown => py.None().into_bound(py),
-                Value::Flag(flag) if self.flags => PyBool::new(py, flag).to_owned().into_any(),
-                Value::Flag(flag) => PyInt::new(py, u8::from(flag)).into_any(),
-                Value::Number(number) => PyInt::new(py, number).into_any(),
-                Value::Id(id) => {
-                    let mut text = Uuid::encode_buffer();
-                    let text = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
-                    PyString::new(py, text).into_any()
-                }
-                Value::Text(text) => {
-                    let last = made.as_ref().filter(|(last, _)| {
-                        let last = rows.get(*last);
-                        last.is_some_and(|row| Values::text(row, *column) == Some(text))
-                    });
-                    match last {
-                        Some((_, made)) => made.bind(py).clone().into_any(),
-                        None => {
-                            let new = PyString::new(py, text);
-                            *made = Some((at, new.clone().unbind()));
-                            new.into_any()
-                        }
-                    }
-                }
-            });
-        }
-        let day = self.day_of.get(at).and_then(|day| self.days.get(*day));
-        cells.push(
-            day.map_or_else(|| py.None(), |day| day.clone_ref(py))
-                .into_bound(py),
-        );
-        for text in &self.written_by {
-            cells.push(text.bind(py).clone().into_any());
-        }
-    }
 }
 
 // === one record as a mapping ===
