@@ -345,7 +345,7 @@ impl Journal {
         Ok(segments_in(&self.shared.settings.folder)?.len() as u64 * SEGMENT_BYTES)
     }
 
-    /// Write what was stored since the last time to the disk.
+    /// Write what was stored since the last time to the disk, but for records that are in the ledger by now.
     ///
     /// # Errors
     /// Where that fails, or has failed since.

@@ -148,6 +148,11 @@ pub(crate) fn closing_words(
     (SEEN, words, state)
 }
 
+/// Whether a record of this state is in the ledger, or need not be.
+pub(crate) fn is_finished(state: u64) -> bool {
+    matches!(state & STATE_MASK, VOID | SHIPPED)
+}
+
 /// Words of the record that begins with this tag; none where it is no tag.
 pub(crate) fn length(tag: u64) -> Option<usize> {
     if tag & TAG_MASK != TAG {
@@ -189,7 +194,7 @@ pub(crate) fn read_record(words: &[u64], length: usize) -> Option<Option<Row>> {
     {
         return None;
     }
-    if matches!(state & STATE_MASK, VOID | SHIPPED) {
+    if is_finished(state) {
         return Some(None);
     }
     let texts = Unpacking(opening_bytes.get(OPENING * WORD..)?).texts(OPENING_TEXTS.len())?;

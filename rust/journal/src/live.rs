@@ -1,4 +1,4 @@
-//! The records that are open, read while their engines write them.
+//! Records of which something may still come, looked at while their engines write them.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -9,22 +9,37 @@ use crate::record::Row;
 /// How often a record is read that changes while it is.
 const TRIES: usize = 8;
 
+/// Where each record in `words` begins, up to the word `end`, and its length.
+fn records(words: &Words, end: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = FIRST;
+    std::iter::from_fn(move || {
+        while at < end {
+            // The tag is stored last: where there is none yet, the record is being opened.
+            if let Some(length) = layout::length(words.load(at, Ordering::Acquire)) {
+                let found = at;
+                at += length;
+                return Some((found, length));
+            }
+            at += 1;
+        }
+        None
+    })
+}
+
 /// The records in `words`, up to the word `end`, that are open and that an upstream may have heard of.
 pub(crate) fn open_in(words: &Words, end: usize) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut at = FIRST;
-    while at < end {
-        // The tag is stored last: where there is none yet, the record is being opened.
-        let Some(length) = layout::length(words.load(at, Ordering::Acquire)) else {
-            at += 1;
-            continue;
-        };
-        if words.load(at + STATE, Ordering::Acquire) == 0 {
-            rows.extend(read(words, at, length));
-        }
-        at += length;
-    }
-    rows
+    records(words, end)
+        .filter(|(at, _)| words.load(at + STATE, Ordering::Acquire) == 0)
+        .filter_map(|(at, length)| read(words, at, length))
+        .collect()
+}
+
+/// Where the first record in `words` begins, up to the word `end`, of which something is still to be put into the
+/// ledger.
+pub(crate) fn first_unfinished(words: &Words, end: usize) -> Option<usize> {
+    records(words, end)
+        .map(|(at, _)| at)
+        .find(|at| !layout::is_finished(words.load(at + STATE, Ordering::Acquire)))
 }
 
 fn read(words: &Words, at: usize, length: usize) -> Option<Row> {
@@ -52,4 +67,45 @@ fn open_row(copy: &[u64]) -> Option<Row> {
         return None;
     }
     layout::read(copy)?.1.filter(Row::is_real)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{CLOSED, LEFT, SHIPPED, VOID, draft};
+    use crate::record::{OPENING_TEXTS, Opening};
+
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn the_first_record_that_is_not_in_the_ledger() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 16).unwrap();
+        let words = Words::map(&file).unwrap();
+        let mut at = FIRST;
+        let mut places = Vec::new();
+        for id in 0..4 {
+            let draft = draft(id, &Opening::default(), &[None; OPENING_TEXTS.len()]);
+            words.store_all(at + 1, &draft.words);
+            words.store(at, draft.tag, Ordering::Release);
+            places.push(at);
+            at += draft.length;
+        }
+        let end = at;
+        let state = |record: usize, state| {
+            words.store(places[record] + STATE, state, Ordering::Release);
+            first_unfinished(&words, end)
+        };
+        assert_eq!(state(1, SHIPPED), Some(places[0]));
+        assert_eq!(state(0, VOID), Some(places[2]));
+        assert_eq!(state(2, CLOSED | 7), Some(places[2]));
+        assert_eq!(state(2, SHIPPED), Some(places[3]));
+        assert_eq!(state(3, LEFT), Some(places[3]));
+        assert_eq!(state(3, SHIPPED), None);
+        words.store(places[0], 0, Ordering::Release);
+        assert_eq!(
+            state(1, 0),
+            Some(places[1]),
+            "one is being opened before it"
+        );
+    }
 }

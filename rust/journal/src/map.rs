@@ -61,6 +61,13 @@ impl Words {
         }
     }
 
+    /// Write the pages of the words from `from` to before `to` to the disk.
+    pub(crate) fn flush(&self, from: usize, to: usize) -> io::Result<()> {
+        let to = to.min(self.count);
+        let bytes = to.saturating_sub(from) * size_of::<u64>();
+        self.map.flush_range(from * size_of::<u64>(), bytes)
+    }
+
     /// A copy of `count` words from `at` on.
     pub(crate) fn copy(&self, at: usize, count: usize) -> Vec<u64> {
         let words = at..at.saturating_add(count).min(self.count);

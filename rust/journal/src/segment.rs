@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::layout::{FIRST, MAGIC, WORD};
+use crate::live::first_unfinished;
 use crate::map::Words;
 
 /// Bytes of a segment.
@@ -20,10 +21,11 @@ const ENDING: &str = "journal";
 /// Of a file that nobody has locked yet.
 const NEW: &str = "new";
 
-/// A segment of this process. Its lock is held as long as the file is open.
+/// A segment of this process.
 pub(crate) struct Segment {
     pub(crate) words: Words,
-    pub(crate) file: File,
+    /// The file is locked as long as it is open.
+    _lock: File,
     pub(crate) path: PathBuf,
     /// The next free word. Changed by whoever holds the journal's lock.
     pub(crate) next: AtomicUsize,
@@ -68,7 +70,7 @@ impl Segment {
         fs::rename(new, &path)?;
         Ok(Self {
             words,
-            file,
+            _lock: file,
             path,
             next: AtomicUsize::new(FIRST),
             live: AtomicUsize::new(0),
@@ -96,12 +98,17 @@ impl Segment {
         Some(at)
     }
 
-    /// Write it to the disk, if anything was stored since the last time.
+    /// Write it to the disk, if anything was stored since the last time: from the first record on that is not in the
+    /// ledger. Those before it would be most of what is written, each page for nothing.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if !self.dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let synced = self.file.sync_data();
+        let end = self.next.load(Ordering::Acquire);
+        let Some(first) = first_unfinished(&self.words, end) else {
+            return Ok(());
+        };
+        let synced = self.words.flush(first, end);
         if synced.is_err() {
             self.dirty.store(true, Ordering::Release);
         }
