@@ -127,12 +127,13 @@ impl Cost {
             output,
             reasoning,
         ];
+        let unit = power_of_ten(self.scale.abs_diff(PICO));
         let mut whole = [0; 6];
         for (slot, amount) in whole.iter_mut().zip(amounts) {
             let amount = if self.scale > PICO {
-                rounded(amount, power_of_ten(self.scale - PICO))
+                rounded(amount, unit)
             } else {
-                amount.checked_mul(power_of_ten(PICO - self.scale))?
+                amount.checked_mul(unit)?
             };
             *slot = i64::try_from(amount).ok()?.unsigned_abs();
         }
@@ -257,14 +258,20 @@ fn millionths(amount: U256, scale: usize) -> U256 {
 
 /// `amount` in units, rounded half up, as all amounts are 0 or more.
 fn rounded(amount: U256, unit: U256) -> U256 {
-    let (size, rest) = amount.div_rem(unit);
+    // Nearly every amount is small, and then divided many times faster.
+    let (size, rest) = match (u64::try_from(amount), u64::try_from(unit)) {
+        (Ok(amount), Ok(unit)) => ((amount / unit).into(), (amount % unit).into()),
+        _ => amount.div_rem(unit),
+    };
     // Not twice the rest, which might not fit.
     if rest >= unit - rest { size + 1 } else { size }
 }
 
 /// 10^`exponent`, which is at most 77.
 pub(super) fn power_of_ten(exponent: usize) -> U256 {
-    (0..exponent).fold(U256::ONE, |power, _| power * 10)
+    const LARGEST: usize = 19;
+    let power = U256::from(10_u64.pow(exponent.min(LARGEST) as u32));
+    (LARGEST..exponent).fold(power, |power, _| power * 10)
 }
 
 #[cfg(test)]
