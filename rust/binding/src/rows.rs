@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use sluicegate_journal::ledger::{FLAGS, LedgerRow, Source, TEXTS, number};
-use sluicegate_journal::{Attempt, Closing, Counts, Opening};
+use sluicegate_journal::{Attempt, Closing, Counts, Opening, Texts};
 use uuid::Uuid;
 
 pub(crate) use self::dated::{PyDatedRows, PyLines};
@@ -161,8 +161,8 @@ pub(crate) fn record_of<'py>(py: Python<'py>, row: &LedgerRow) -> PyResult<Bound
     set_numbers(&record, Opening::NAMES, &row.opening.values())?;
     set_numbers(&record, Closing::NAMES, &row.closing.values())?;
     set_numbers(&record, Counts::NAMES, &row.usage.values())?;
-    for (name, text) in TEXTS.iter().zip(&row.texts) {
-        record.set_item(PyString::intern(py, name), text.as_deref())?;
+    for (name, text) in TEXTS.iter().zip(row.texts.iter()) {
+        record.set_item(PyString::intern(py, name), text)?;
     }
     record.set_item("interrupted", row.interrupted)?;
     record.set_item("usage_source", row.source.as_str())?;
@@ -194,9 +194,9 @@ fn row_of(record: &Bound<'_, PyAny>) -> PyResult<LedgerRow> {
         Some(flag) if FLAGS.contains(name) => Ok(Some(flag.is_truthy()?.into())),
         value => value.map(|value| value.extract()).transpose(),
     };
-    let mut texts = Vec::new();
+    let mut texts = Texts::default();
     for name in TEXTS {
-        texts.push(text(name)?.map(String::into_boxed_str));
+        texts.push(text(name)?.as_deref());
     }
     let source = match text("usage_source")?.as_deref() {
         Some("upstream") => Source::Upstream,

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::journal::{Over, Shared};
 use crate::layout::{
-    ATTEMPTS, BYTES, FIRST_TOKEN, LEFT, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID,
-    closing_words, moved_words, usage_words,
+    ATTEMPTS, BYTES, FIRST_TOKEN, LEFT, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID, closing,
+    moved, used,
 };
 use crate::record::{Attempt, Closing, ClosingTexts, Counts, UNKNOWN};
 
@@ -52,9 +52,9 @@ impl Entry {
         }
     }
 
-    fn store_all(&self, word: usize, values: &[u64]) {
+    fn store_all(&self, word: usize, bytes: &[u8]) {
         if let Some(over) = &self.over {
-            over.segment.words.store_all(self.seen + word, values);
+            over.segment.words.store_all(self.seen + word, bytes);
         }
     }
 
@@ -68,10 +68,10 @@ impl Entry {
             self.store(FIRST_TOKEN, UNKNOWN);
             self.store(VERSION_WORD, 0);
             self.version = 0;
-            let (first, words) = moved_words(upstream, upstream_model);
+            let (first, bytes) = moved(upstream, upstream_model);
             self.store(MOVED_WORD, 0);
             fence(Ordering::Release);
-            self.store_all(MOVED_WORD + 1, &words);
+            self.store_all(MOVED_WORD + 1, &bytes);
             self.store(MOVED_WORD, first);
         }
         self.store(ATTEMPTS, self.attempts);
@@ -90,10 +90,10 @@ impl Entry {
 
     /// The last usage that the upstream gave. `whole`: the reply has come to its end.
     pub fn usage(&mut self, usage: &Counts, whole: bool) {
-        let (at, words) = usage_words(usage, whole);
+        let (at, bytes) = used(usage, whole);
         self.store(VERSION_WORD, self.version + 1);
         fence(Ordering::Release);
-        self.store_all(at, &words);
+        self.store_all(at, &bytes);
         self.version += 2;
         self.store(VERSION_WORD, self.version);
     }
@@ -109,8 +109,8 @@ impl Entry {
         let Some(over) = self.over.take() else {
             return;
         };
-        let (at, words, state) = closing_words(numbers, usage, texts, attempts);
-        over.segment.words.store_all(self.seen + at, &words);
+        let (at, bytes, state) = closing(numbers, usage, texts, attempts);
+        over.segment.words.store_all(self.seen + at, &bytes);
         over.segment
             .words
             .store(over.at + STATE, state, Ordering::Release);

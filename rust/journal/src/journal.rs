@@ -18,7 +18,7 @@ use crate::live::open_in;
 use crate::record::Ending;
 use crate::record::{Opening, OpeningTexts, Row};
 use crate::segment::{
-    SEGMENT_BYTES, Segment, remove_unfinished, segments_in, seize, sync_folder, words_of,
+    SEGMENT_BYTES, Segment, bytes_of, remove_unfinished, segments_in, seize, sync_folder,
 };
 
 /// When what is stored is written to the disk. A process that dies loses nothing with any of them; a machine that does
@@ -232,7 +232,7 @@ impl Journal {
         let id = Uuid::now_v7();
         let draft = layout::draft(id.as_u128(), opening, texts);
         let (segment, at) = self.shared.room(draft.length)?;
-        segment.words.store_all(at + 1, &draft.words);
+        segment.words.store_all(at + 1, &draft.bytes);
         segment.words.store(at, draft.tag, Ordering::Release);
         self.shared.stored(&segment);
         self.shared.open.fetch_add(1, Ordering::AcqRel);
@@ -275,12 +275,12 @@ impl Journal {
                     at,
                     length,
                 } = over;
-                let used = layout::used(*length, |word| {
+                let telling = layout::telling(*length, |word| {
                     segment.words.load(at + word, Ordering::Acquire)
                 });
                 // The rest of its room is most of it, and in no processor's cache.
-                let words = segment.words.copy(*at, used);
-                layout::read_record(&words, *length)?.filter(Row::is_real)
+                let bytes = segment.words.copy(*at, telling);
+                layout::read_record(&bytes, *length)?.filter(Row::is_real)
             })
             .collect();
         Batch { rows, taken }
@@ -434,7 +434,7 @@ pub fn abandoned_in(folder: &Path) -> io::Result<Option<Abandoned>> {
     for path in segments_in(folder)? {
         if let Some(file) = seize(&path)? {
             return Ok(Some(Abandoned {
-                rows: read_all(&words_of(&file)?),
+                rows: read_all(&bytes_of(&file)?),
                 path,
                 _lock: file,
             }));

@@ -4,13 +4,11 @@
 //! part follows, whose length depends on its texts; then what is seen while the request runs, and what closes it, which
 //! always take the same room. The tag is stored last when a record is opened, and the state last when it is closed.
 
-use crate::packed::{Packing, Unpacking, bytes_of, crc_of};
+use crate::packed::{Packing, Unpacking, WORD, word, words};
 use crate::record::{
     Attempt, CLOSING_TEXTS, Closing, ClosingTexts, Counts, Ending, LONGEST_CLOSING_TEXT,
     LONGEST_OPENING_TEXT, OPENING_TEXTS, Opening, OpeningTexts, Row, Seen, UNKNOWN,
 };
-
-pub(crate) const WORD: usize = size_of::<u64>();
 
 /// The first words of a segment are its own.
 pub(crate) const FIRST: usize = 8;
@@ -55,73 +53,83 @@ const STATE_MASK: u64 = 0xffff_ffff_0000_0000;
 /// The longest record, in words.
 const LONGEST: usize = HEAD + OPENING + MOST_OPENING_TEXT + SEEN + CLOSING + CLOSING_TEXT;
 
-/// A new record: all of its words but the tag, which is the first.
+/// A new record.
 pub(crate) struct Draft {
     pub(crate) tag: u64,
-    pub(crate) words: Vec<u64>,
+    /// What follows the tag, which is the first word.
+    pub(crate) bytes: Vec<u8>,
     /// Where the words of what is seen begin.
     pub(crate) seen: usize,
     pub(crate) length: usize,
 }
 
 pub(crate) fn draft(id: u128, opening: &Opening, texts: &OpeningTexts<'_>) -> Draft {
-    let mut packing = Packing::default();
+    // In bytes, counted from behind the tag.
+    const OPENED: usize = (HEAD - 1) * WORD;
+    const COUNT: usize = OPENED + (OPENING - 1) * WORD;
+    let lengths = texts.iter().map(|text| 2 + text.map_or(0, str::len));
+    let mut packing =
+        Packing::with_capacity(COUNT + (1 + MOVED) * WORD + lengths.sum::<usize>() + WORD);
+    packing.numbers(&[0, 0, (id >> 64) as u64, id as u64]);
+    packing.numbers(&opening.words());
+    packing.number(0);
+    let first = packing.0.len();
     for text in texts {
         packing.text(*text, LONGEST_OPENING_TEXT);
     }
-    let text_words = packing.words();
-    let mut part = Vec::with_capacity(OPENING + text_words.len());
-    part.extend([(id >> 64) as u64, id as u64]);
-    part.extend(opening.words());
-    part.push(text_words.len() as u64);
-    part.extend(text_words);
-    let seen = HEAD + part.len();
+    packing.fill();
+    packing.put(COUNT, ((packing.0.len() - first) / WORD) as u64);
+    let crc = crc32fast::hash(packing.0.get(OPENED..).unwrap_or_default());
+    packing.put(0, crc.into());
+    let seen = 1 + packing.0.len() / WORD;
+    packing.numbers(&[0; FIRST_TOKEN]);
+    packing.numbers(&[UNKNOWN, 0]);
+    packing.numbers(&[UNKNOWN; Counts::COUNT]);
     let length = seen + SEEN + CLOSING + CLOSING_TEXT;
-    let tag = TAG | length as u64;
-    let mut words = vec![crc_of(&part).into(), 0];
-    words.extend(part);
-    words.extend([0; FIRST_TOKEN]);
-    words.extend([UNKNOWN, 0]);
-    words.extend([UNKNOWN; Counts::COUNT]);
     Draft {
-        tag,
-        words,
+        tag: TAG | length as u64,
+        bytes: packing.0,
         seen,
         length,
     }
 }
 
-/// The words that usage is stored in, from the returned offset on, after the version, which is odd meanwhile.
-pub(crate) fn usage_words(usage: &Counts, whole: bool) -> (usize, [u64; Counts::COUNT + 1]) {
-    let mut words = [0; Counts::COUNT + 1];
-    words[0] = u64::from(whole);
-    words[1..].copy_from_slice(&usage.words());
-    (WHOLE, words)
+/// What usage is stored as, from the returned word on, after the version, which is odd meanwhile.
+pub(crate) fn used(usage: &Counts, whole: bool) -> (usize, Vec<u8>) {
+    let mut packing = Packing::with_capacity((1 + Counts::COUNT) * WORD);
+    packing.number(whole.into());
+    packing.numbers(&usage.words());
+    (WHOLE, packing.0)
 }
 
 pub(crate) const VERSION_WORD: usize = VERSION;
 pub(crate) const MOVED_WORD: usize = MOVED;
 
-/// The words of a change of deployment that follow its first, and the first, which is stored last.
-pub(crate) fn moved_words(upstream: &str, model: &str) -> (u64, Vec<u64>) {
+/// A change of deployment: its first word, which is stored last, and what follows that.
+pub(crate) fn moved(upstream: &str, model: &str) -> (u64, Vec<u8>) {
     // Half of the room each.
     let longest = MOVED_WORDS * WORD / 2 - 2;
-    let mut packing = Packing::default();
+    let mut packing = Packing::with_capacity(MOVED_WORDS * WORD);
     packing.text(Some(upstream), longest);
     packing.text(Some(model), longest);
-    let words = packing.words();
-    let first = ((words.len() as u64) << 32) | u64::from(crc_of(&words));
-    (first, words)
+    packing.fill();
+    let words = (packing.0.len() / WORD) as u64;
+    let first = (words << 32) | u64::from(crc32fast::hash(&packing.0));
+    (first, packing.0)
 }
 
-/// The words that close a record, from the returned offset after what is seen on, and its state.
-pub(crate) fn closing_words(
+/// What closes a record, from the returned word after what is seen on, and its state.
+pub(crate) fn closing(
     numbers: &Closing,
     usage: &Counts,
     texts: &ClosingTexts<'_>,
     attempts: &[Attempt<&str>],
-) -> (usize, Vec<u64>, u64) {
-    let mut packing = Packing::default();
+) -> (usize, Vec<u8>, u64) {
+    const TEXT: usize = CLOSING * WORD;
+    let mut packing = Packing::with_capacity(TEXT + CLOSING_TEXT * WORD);
+    packing.numbers(&numbers.words());
+    packing.numbers(&usage.words());
+    packing.number(0);
     for text in texts {
         packing.text(*text, LONGEST_CLOSING_TEXT);
     }
@@ -133,19 +141,16 @@ pub(crate) fn closing_words(
         packing.number(attempt.status.unwrap_or(UNKNOWN));
         packing.number(attempt.began);
         packing.number(attempt.took);
-        if packing.0.len() > CLOSING_TEXT * WORD {
+        if packing.0.len() > TEXT + CLOSING_TEXT * WORD {
             break;
         }
         fitting = packing.0.len();
     }
     packing.0.truncate(fitting);
-    let mut words = Vec::with_capacity(CLOSING + CLOSING_TEXT);
-    words.extend(numbers.words());
-    words.extend(usage.words());
-    words.push(packing.0.len() as u64);
-    words.extend(packing.words());
-    let state = CLOSED | u64::from(crc_of(&words));
-    (SEEN, words, state)
+    packing.put(TEXT - WORD, (fitting - TEXT) as u64);
+    packing.fill();
+    let state = CLOSED | u64::from(crc32fast::hash(&packing.0));
+    (SEEN, packing.0, state)
 }
 
 /// Whether a record of this state is in the ledger, or need not be.
@@ -163,33 +168,32 @@ pub(crate) fn length(tag: u64) -> Option<usize> {
 }
 
 /// Where what is seen begins in a record.
-pub(crate) fn seen_at(words: &[u64]) -> Option<usize> {
-    let text_words = usize::try_from(*words.get(HEAD + OPENING - 1)?).ok()?;
+pub(crate) fn seen_at(record: &[u8]) -> Option<usize> {
+    let text_words = usize::try_from(word(record, HEAD + OPENING - 1)?).ok()?;
     (text_words <= MOST_OPENING_TEXT).then_some(HEAD + OPENING + text_words)
 }
 
 /// How many words of a record of `length` say something. `word`: what is at a place in it.
-pub(crate) fn used(length: usize, word: impl Fn(usize) -> u64) -> usize {
+pub(crate) fn telling(length: usize, word: impl Fn(usize) -> u64) -> usize {
     let rest = length.saturating_sub(CLOSING_TEXT);
     let bytes = usize::try_from(word(rest.saturating_sub(1))).unwrap_or(usize::MAX);
     rest + bytes.div_ceil(WORD).min(CLOSING_TEXT)
 }
 
-/// The record at the beginning of `words`, and its length in words. Nothing in it is trusted.
-pub(crate) fn read(words: &[u64]) -> Option<(usize, Option<Row>)> {
-    let length = length(*words.first()?)?;
-    Some((length, read_record(words.get(..length)?, length)?))
+/// The record at the beginning of `bytes`, and its length in words. Nothing in it is trusted.
+pub(crate) fn read(bytes: &[u8]) -> Option<(usize, Option<Row>)> {
+    let length = length(word(bytes, 0)?)?;
+    Some((length, read_record(words(bytes, 0, length)?, length)?))
 }
 
-/// The record of `length` words, of which those that are [`used`] suffice. None where it is none; `Some(None)` where it
-/// is in the ledger, or no upstream has heard of it.
+/// The record of `length` words, of which those that are [`telling`] suffice. None where it is none; `Some(None)` where
+/// it is in the ledger, or no upstream has heard of it.
 #[allow(clippy::option_option)]
-pub(crate) fn read_record(words: &[u64], length: usize) -> Option<Option<Row>> {
-    let state = *words.get(STATE)?;
-    let seen_at = seen_at(words)?;
-    let opening = words.get(HEAD..seen_at)?;
-    let opening_bytes = bytes_of(opening);
-    if u64::from(crc32fast::hash(&opening_bytes)) != *words.get(1)?
+pub(crate) fn read_record(record: &[u8], length: usize) -> Option<Option<Row>> {
+    let state = word(record, STATE)?;
+    let seen_at = seen_at(record)?;
+    let opening = words(record, HEAD, seen_at)?;
+    if u64::from(crc32fast::hash(opening)) != word(record, 1)?
         || length != seen_at + SEEN + CLOSING + CLOSING_TEXT
     {
         return None;
@@ -197,70 +201,65 @@ pub(crate) fn read_record(words: &[u64], length: usize) -> Option<Option<Row>> {
     if is_finished(state) {
         return Some(None);
     }
-    let texts = Unpacking(opening_bytes.get(OPENING * WORD..)?).texts(OPENING_TEXTS.len())?;
-    let seen = words.get(seen_at..seen_at + SEEN)?;
-    let closing = words.get(seen_at + SEEN..)?;
     let closed = (state & STATE_MASK == CLOSED)
-        .then(|| read_closing(closing, state & !STATE_MASK))
+        .then(|| read_closing(record.get((seen_at + SEEN) * WORD..)?, state & !STATE_MASK))
         .flatten();
     Some(Some(Row {
-        id: (u128::from(*opening.first()?) << 64) | u128::from(*opening.get(1)?),
-        opening: Opening::read(opening.get(2..2 + Opening::COUNT)?),
-        texts,
+        id: (u128::from(word(opening, 0)?) << 64) | u128::from(word(opening, 1)?),
+        opening: Opening::read(words(opening, 2, 2 + Opening::COUNT)?),
+        texts: Unpacking(opening.get(OPENING * WORD..)?).texts(OPENING_TEXTS.len())?,
         ending: match closed {
             Some(closed) => closed,
-            None => Ending::Interrupted(read_seen(seen)?),
+            None => Ending::Interrupted(read_seen(words(record, seen_at, seen_at + SEEN)?)?),
         },
     }))
 }
 
-fn read_seen(words: &[u64]) -> Option<Seen> {
-    let version = *words.get(VERSION)?;
+fn read_seen(seen: &[u8]) -> Option<Seen> {
+    let version = word(seen, VERSION)?;
     // An odd one was being written.
     let usage = (version > 0 && version % 2 == 0)
-        .then(|| words.get(USAGE..MOVED).map(Counts::read))
+        .then(|| words(seen, USAGE, MOVED).map(Counts::read))
         .flatten();
     Some(Seen {
-        attempts: *words.get(ATTEMPTS)?,
-        token_events: *words.get(TOKENS)?,
-        bytes_in: *words.get(BYTES)?,
-        first_token: words.get(FIRST_TOKEN).copied().filter(|at| *at != UNKNOWN),
-        whole: usage.is_some() && *words.get(WHOLE)? == 1,
+        attempts: word(seen, ATTEMPTS)?,
+        token_events: word(seen, TOKENS)?,
+        bytes_in: word(seen, BYTES)?,
+        first_token: word(seen, FIRST_TOKEN).filter(|at| *at != UNKNOWN),
+        whole: usage.is_some() && word(seen, WHOLE)? == 1,
         usage,
-        moved: read_moved(words.get(MOVED..)?),
+        moved: read_moved(seen.get(MOVED * WORD..)?),
     })
 }
 
-fn read_moved(words: &[u64]) -> Option<(Box<str>, Box<str>)> {
-    let first = *words.first()?;
+fn read_moved(moved: &[u8]) -> Option<(Box<str>, Box<str>)> {
+    let first = word(moved, 0)?;
     let count = usize::try_from(first >> 32).ok()?;
-    let words = words.get(1..)?.get(..count)?;
-    if count == 0 || u64::from(crc_of(words)) != first & 0xffff_ffff {
+    let bytes = words(moved, 1, count.checked_add(1)?)?;
+    if count == 0 || u64::from(crc32fast::hash(bytes)) != first & 0xffff_ffff {
         return None;
     }
-    let bytes = bytes_of(words);
-    let mut reading = Unpacking(&bytes);
-    Some((reading.text()??, reading.text()??))
+    let mut reading = Unpacking(bytes);
+    Some((reading.text()??.into(), reading.text()??.into()))
 }
 
-fn read_closing(words: &[u64], crc: u64) -> Option<Ending> {
-    let length = usize::try_from(*words.get(CLOSING - 1)?).ok()?;
+fn read_closing(bytes: &[u8], crc: u64) -> Option<Ending> {
+    let length = usize::try_from(word(bytes, CLOSING - 1)?).ok()?;
     if length > CLOSING_TEXT * WORD {
         return None;
     }
-    let part = words.get(..CLOSING + length.div_ceil(WORD))?;
-    let bytes = bytes_of(part);
-    if u64::from(crc32fast::hash(&bytes)) != crc {
+    let part = words(bytes, 0, CLOSING + length.div_ceil(WORD))?;
+    if u64::from(crc32fast::hash(part)) != crc {
         return None;
     }
-    let mut reading = Unpacking(bytes.get(CLOSING * WORD..)?.get(..length)?);
+    let mut reading = Unpacking(part.get(CLOSING * WORD..)?.get(..length)?);
     let texts = reading.texts(CLOSING_TEXTS.len())?;
     let mut attempts = Vec::new();
     while !reading.0.is_empty() {
         attempts.push(Attempt {
-            upstream: reading.text()??,
-            upstream_model: reading.text()??,
-            fault: reading.text()?,
+            upstream: reading.text()??.into(),
+            upstream_model: reading.text()??.into(),
+            fault: reading.text()?.map(Box::from),
             status: reading
                 .number()
                 .map(|status| Some(status).filter(|status| *status != UNKNOWN))?,
@@ -270,18 +269,18 @@ fn read_closing(words: &[u64], crc: u64) -> Option<Ending> {
     }
     Some(Ending::Closed {
         numbers: Closing::read(part),
-        usage: Counts::read(part.get(Closing::COUNT..)?),
+        usage: Counts::read(part.get(Closing::COUNT * WORD..)?),
         texts,
         attempts,
     })
 }
 
-/// Every record in a segment's words that is not in the ledger yet. What cannot be read is passed over, so that a page
+/// Every record in a segment's bytes that is not in the ledger yet. What cannot be read is passed over, so that a page
 /// that a power cut took costs no more than what was in it.
-pub(crate) fn read_all(words: &[u64]) -> Vec<Row> {
+pub(crate) fn read_all(bytes: &[u8]) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut at = FIRST;
-    while let Some(rest) = words.get(at..).filter(|rest| !rest.is_empty()) {
+    while let Some(rest) = bytes.get(at * WORD..).filter(|rest| !rest.is_empty()) {
         match read(rest) {
             Some((length, row)) => {
                 rows.extend(row.filter(Row::is_real));

@@ -3,6 +3,7 @@
 use crate::record::{
     Attempt, CLOSING_TEXTS, Closing, Counts, Ending, OPENING_TEXTS, Opening, Row, Seen,
 };
+use crate::texts::Texts;
 
 /// No request has that many tokens. A count that an upstream made up must not make a sum of honest rows overflow, so
 /// what is above is not known.
@@ -105,7 +106,7 @@ pub struct LedgerRow {
     /// Nobody saw its end.
     pub interrupted: bool,
     /// In the order of [`TEXTS`].
-    pub texts: Vec<Option<Box<str>>>,
+    pub texts: Texts,
     /// Each attempt, where there were several.
     pub attempts: Vec<Attempt>,
     /// A count was above its bound: what was charged for it is not known either.
@@ -114,19 +115,21 @@ pub struct LedgerRow {
 
 impl From<Row> for LedgerRow {
     fn from(row: Row) -> Self {
-        let (id, opening, mut texts) = (row.id, row.opening, row.texts);
+        let (id, opening, opened) = (row.id, row.opening, &row.texts);
         match row.ending {
             Ending::Closed {
                 numbers,
                 usage,
-                texts: closing,
+                texts: closed,
                 attempts,
             } => {
-                let mut closing = closing.into_iter();
-                for (at, text) in closing.by_ref().take(REPLACING).enumerate() {
-                    set(&mut texts, UPSTREAM + at, text);
+                let mut texts = Texts::with_capacity(TEXT_COUNT, opened.bytes() + closed.bytes());
+                for at in 0..UPSTREAM {
+                    texts.push(opened.get(at));
                 }
-                texts.extend(closing);
+                for text in closed.iter() {
+                    texts.push(text);
+                }
                 let known = usage.values().iter().any(Option::is_some);
                 let source = match (numbers.estimated, known) {
                     (Some(1), _) => Source::Estimated,
@@ -145,9 +148,10 @@ impl From<Row> for LedgerRow {
                     streamed: Some((opening.streamed == Some(1) && seen.bytes_in > 0).into()),
                     ..Closing::default()
                 };
+                let mut texts = row.texts;
                 if let Some((upstream, model)) = seen.moved {
-                    set(&mut texts, UPSTREAM, Some(upstream));
-                    set(&mut texts, UPSTREAM + 1, Some(model));
+                    texts.set(UPSTREAM, Some(&upstream));
+                    texts.set(UPSTREAM + 1, Some(&model));
                 }
                 let row = Self::new(id, opening, closing, used, texts, Vec::new());
                 Self {
@@ -156,12 +160,6 @@ impl From<Row> for LedgerRow {
                 }
             }
         }
-    }
-}
-
-fn set(texts: &mut [Option<Box<str>>], at: usize, text: Option<Box<str>>) {
-    if let Some(place) = texts.get_mut(at) {
-        *place = text;
     }
 }
 
@@ -191,14 +189,17 @@ impl LedgerRow {
         opening: Opening,
         closing: Closing,
         (usage, source): (Counts, Source),
-        mut texts: Vec<Option<Box<str>>>,
+        mut texts: Texts,
         attempts: Vec<Attempt>,
     ) -> Self {
-        texts.resize(TEXT_COUNT, None);
-        for text in texts.iter_mut().flatten() {
-            if text.contains('\0') {
-                *text = text.replace('\0', "\u{fffd}").into();
-            }
+        if texts.contains('\0') {
+            let clean = texts
+                .iter()
+                .map(|text| Some(text?.replace('\0', "\u{fffd}")));
+            texts = clean.collect();
+        }
+        while texts.count() < TEXT_COUNT {
+            texts.push(None);
         }
         let counts = usage.values();
         let possible = Counts::of(counts.map(|count| count.filter(|count| *count <= MOST_TOKENS)));
@@ -221,7 +222,7 @@ impl LedgerRow {
     fn bound_cost(&mut self) {
         if self.made_up || self.closing.cost.is_some_and(|cost| cost > MOST_COST) {
             self.set_costs([None; 6]);
-            set(&mut self.texts, PRICE_ID, None);
+            self.texts.set(PRICE_ID, None);
         }
     }
 
@@ -239,7 +240,7 @@ impl LedgerRow {
 
     /// Say by which price it is charged and, where that is known, what it costs.
     pub fn charge(&mut self, price_id: &str, costs: Option<[u64; 6]>) {
-        set(&mut self.texts, PRICE_ID, Some(price_id.into()));
+        self.texts.set(PRICE_ID, Some(price_id));
         if let Some(costs) = costs {
             self.set_costs(costs.map(Some));
         }
@@ -247,7 +248,7 @@ impl LedgerRow {
     }
 
     pub(crate) fn text(&self, at: usize) -> Option<&str> {
-        self.texts.get(at)?.as_deref()
+        self.texts.get(at)
     }
 
     /// The id of the price that it was charged by.
@@ -428,163 +429,4 @@ impl<'a> Values<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(change: impl FnOnce(&mut LedgerRow)) -> LedgerRow {
-        let closing = Closing {
-            status: Some(200),
-            ..Closing::default()
-        };
-        let used = (Counts::default(), Source::None);
-        let mut row = LedgerRow::new(1, Opening::default(), closing, used, vec![], vec![]);
-        change(&mut row);
-        row
-    }
-
-    fn failed(fault: &str, status: u64) -> LedgerRow {
-        row(|row| {
-            row.closing.status = Some(status);
-            row.texts[FAULT] = Some(fault.into());
-        })
-    }
-
-    #[test]
-    fn results() {
-        let with_status = |status| row(|row| row.closing.status = status);
-        let left = |background| {
-            row(|row| {
-                row.closing.client_left = Some(1);
-                row.opening.background = background;
-            })
-        };
-        let cases = [
-            (row(|_| ()), "ok"),
-            (with_status(None), "ok"),
-            (with_status(Some(404)), "refused"),
-            (with_status(Some(503)), "failed"),
-            (row(|row| row.interrupted = true), "interrupted"),
-            (left(Some(0)), "client_left"),
-            (left(Some(1)), "cancelled"),
-            (
-                row(|row| row.texts[FINISH_REASON] = Some("abort".into())),
-                "failed",
-            ),
-            (failed("status", 400), "refused"),
-            (failed("status", 408), "failed"),
-            (failed("status", 429), "failed"),
-            (failed("status", 502), "failed"),
-            (failed("untranslatable", 400), "refused"),
-            (failed("truncated", 200), "failed"),
-            (failed("truncated", 400), "failed"),
-        ];
-        for (row, result) in cases {
-            assert_eq!(row.result(), result, "{row:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_upstream_says_in_the_end_takes_the_place_of_what_was_asked() {
-        let texts = |names: &[&str]| names.iter().map(|name| Some((*name).into())).collect();
-        let row = Row {
-            id: 1,
-            opening: Opening::default(),
-            texts: texts(&OPENING_TEXTS),
-            ending: Ending::Closed {
-                numbers: Closing::default(),
-                usage: Counts::default(),
-                texts: texts(&[
-                    "a", "b", "price_id", "id", "cost", "reason", "fault", "code",
-                ]),
-                attempts: Vec::new(),
-            },
-        };
-        let row = LedgerRow::from(row);
-        let said = TEXTS.iter().zip(&row.texts);
-        let said: Vec<_> = said
-            .filter(|(name, text)| text.as_deref() != Some(name))
-            .map(|(name, text)| (*name, text.as_deref()))
-            .collect();
-        let expected = [
-            ("upstream", Some("a")),
-            ("upstream_model", Some("b")),
-            ("upstream_request_id", Some("id")),
-            ("upstream_cost", Some("cost")),
-            ("finish_reason", Some("reason")),
-        ];
-        assert_eq!(said, expected);
-    }
-
-    fn interrupted(seen: Seen) -> LedgerRow {
-        LedgerRow::from(Row {
-            id: 1,
-            opening: Opening {
-                streamed: Some(1),
-                ..Opening::default()
-            },
-            texts: vec![None; OPENING_TEXTS.len()],
-            ending: Ending::Interrupted(seen),
-        })
-    }
-
-    #[test]
-    fn usage_of_what_nobody_saw_the_end_of() {
-        let nothing = interrupted(Seen::default());
-        assert_eq!(
-            (nothing.usage, nothing.source),
-            (Counts::default(), Source::None)
-        );
-        assert_eq!(nothing.closing.streamed, Some(0));
-        let usage = Counts {
-            output: Some(3),
-            reasoning: Some(9),
-            ..Counts::default()
-        };
-        let seen = Seen {
-            token_events: 5,
-            bytes_in: 1,
-            usage: Some(usage),
-            whole: true,
-            moved: Some(("b".into(), "n".into())),
-            ..Seen::default()
-        };
-        let whole = interrupted(seen.clone());
-        assert_eq!((whole.usage, whole.source), (usage, Source::Upstream));
-        assert_eq!(whole.closing.streamed, Some(1));
-        assert_eq!(whole.text(UPSTREAM), Some("b"));
-        assert_eq!(whole.models().1, Some("n"));
-        let counted = interrupted(Seen {
-            whole: false,
-            ..seen
-        });
-        let expected = Counts {
-            input: Some(0),
-            output: Some(5),
-            reasoning: Some(5),
-            ..usage
-        };
-        assert_eq!(
-            (counted.usage, counted.source),
-            (expected, Source::Estimated)
-        );
-    }
-
-    #[test]
-    fn each_column_is_there_once() {
-        let mut names: Vec<_> = columns().iter().map(|column| column.name).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-        assert!(TEXTS.iter().all(|name| names.contains(name)));
-    }
-
-    #[test]
-    fn numbers_stay_within_what_a_database_takes() {
-        let row = row(|row| row.closing.duration = Some(u64::MAX - 1));
-        let columns = columns();
-        let found = columns.iter().find(|column| column.name == "duration");
-        let value = found.map(|column| Values::of(&row).get(*column));
-        assert_eq!(value, Some(Value::Number(i64::MAX)));
-    }
-}
+mod tests;

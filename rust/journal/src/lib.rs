@@ -13,7 +13,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `record` | what a record holds |
+//! | `record`, `texts` | what a record holds |
 //! | `layout`, `packed` | where it is in a segment; nothing else knows |
 //! | `map` | a mapped file: the only unsafe code |
 //! | `segment` | files, their locks and their names |
@@ -31,6 +31,7 @@ mod packed;
 mod record;
 mod segment;
 pub mod sums;
+mod texts;
 
 pub use entry::Entry;
 pub use journal::{Abandoned, Batch, Full, Journal, Settings, Sync, abandoned_in};
@@ -39,9 +40,10 @@ pub use record::{
     LONGEST_OPENING_TEXT, OPENING_TEXTS, Opening, OpeningTexts, Row, Seen,
 };
 pub use segment::SEGMENT_BYTES;
+pub use texts::Texts;
 
 /// The records in a segment's bytes that are not in the ledger yet. Any bytes have some, or none.
 #[must_use]
 pub fn read_segment(bytes: &[u8]) -> Vec<Row> {
-    layout::read_all(&segment::words(bytes))
+    layout::read_all(bytes)
 }

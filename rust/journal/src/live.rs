@@ -4,6 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::layout::{self, FIRST, STATE, VERSION_WORD};
 use crate::map::Words;
+use crate::packed::{WORD, word};
 use crate::record::Row;
 
 /// How often a record is read that changes while it is.
@@ -51,19 +52,19 @@ fn read(words: &Words, at: usize, length: usize) -> Option<Row> {
         let watched = [STATE, seen + VERSION_WORD];
         if watched
             .iter()
-            .all(|word| copy.get(*word) == Some(&words.load(at + word, Ordering::Acquire)))
+            .all(|place| word(&copy, *place) == Some(words.load(at + place, Ordering::Acquire)))
         {
             return open_row(&copy);
         }
     }
     // Its usage never stood still, and is not said then: an odd version is one that is being written.
     let seen = layout::seen_at(&copy)?;
-    *copy.get_mut(seen + VERSION_WORD)? = 1;
+    *copy.get_mut((seen + VERSION_WORD) * WORD)? |= 1;
     open_row(&copy)
 }
 
-fn open_row(copy: &[u64]) -> Option<Row> {
-    if *copy.get(STATE)? != 0 {
+fn open_row(copy: &[u8]) -> Option<Row> {
+    if word(copy, STATE)? != 0 {
         return None;
     }
     layout::read(copy)?.1.filter(Row::is_real)
@@ -85,7 +86,7 @@ mod tests {
         let mut places = Vec::new();
         for id in 0..4 {
             let draft = draft(id, &Opening::default(), &[None; OPENING_TEXTS.len()]);
-            words.store_all(at + 1, &draft.words);
+            words.store_all(at + 1, &draft.bytes);
             words.store(at, draft.tag, Ordering::Release);
             places.push(at);
             at += draft.length;

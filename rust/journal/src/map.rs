@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 
+use crate::packed::WORD;
+
 /// The words of a mapped file, little endian. What is stored is in the kernel's file cache at once, so that it outlives
 /// a killed process.
 pub(crate) struct Words {
@@ -17,7 +19,7 @@ impl Words {
     /// Map `file`, all of which must be there already: a page that the disk has no room for would end the process.
     pub(crate) fn map(file: &File) -> io::Result<Self> {
         let map = MmapRaw::map_raw(file)?;
-        let count = map.len() / size_of::<u64>();
+        let count = map.len() / WORD;
         Ok(Self { map, count })
     }
 
@@ -47,10 +49,10 @@ impl Words {
         }
     }
 
-    /// Store `values` from `at` on, in no certain order.
-    pub(crate) fn store_all(&self, at: usize, values: &[u64]) {
-        for (offset, value) in values.iter().enumerate() {
-            self.store(at + offset, *value, Ordering::Relaxed);
+    /// Store `bytes`, which are whole words, from `at` on, in no certain order.
+    pub(crate) fn store_all(&self, at: usize, bytes: &[u8]) {
+        for (offset, word) in bytes.as_chunks().0.iter().enumerate() {
+            self.store(at + offset, u64::from_le_bytes(*word), Ordering::Relaxed);
         }
     }
 
@@ -64,13 +66,17 @@ impl Words {
     /// Write the pages of the words from `from` to before `to` to the disk.
     pub(crate) fn flush(&self, from: usize, to: usize) -> io::Result<()> {
         let to = to.min(self.count);
-        let bytes = to.saturating_sub(from) * size_of::<u64>();
-        self.map.flush_range(from * size_of::<u64>(), bytes)
+        let bytes = to.saturating_sub(from) * WORD;
+        self.map.flush_range(from * WORD, bytes)
     }
 
-    /// A copy of `count` words from `at` on.
-    pub(crate) fn copy(&self, at: usize, count: usize) -> Vec<u64> {
+    /// A copy of the bytes of `count` words from `at` on.
+    pub(crate) fn copy(&self, at: usize, count: usize) -> Vec<u8> {
         let words = at..at.saturating_add(count).min(self.count);
-        words.map(|at| self.load(at, Ordering::Relaxed)).collect()
+        let mut bytes = Vec::with_capacity(words.len() * WORD);
+        for at in words {
+            bytes.extend(self.load(at, Ordering::Relaxed).to_le_bytes());
+        }
+        bytes
     }
 }

@@ -1,4 +1,8 @@
-//! Texts and numbers in a row of bytes, and bytes in words.
+//! Numbers and texts in a row of bytes. Numbers are words, little endian.
+
+use crate::texts::Texts;
+
+pub(crate) const WORD: usize = size_of::<u64>();
 
 const NO_TEXT: u16 = u16::MAX;
 
@@ -12,10 +16,13 @@ fn cut(text: &str, longest: usize) -> &str {
 }
 
 /// Bytes that are being written.
-#[derive(Default)]
 pub(crate) struct Packing(pub(crate) Vec<u8>);
 
 impl Packing {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
     /// `text`, cut to `longest` bytes.
     pub(crate) fn text(&mut self, text: Option<&str>, longest: usize) {
         let Some(text) = text else {
@@ -32,36 +39,43 @@ impl Packing {
         self.0.extend(number.to_le_bytes());
     }
 
-    pub(crate) fn words(&self) -> Vec<u64> {
-        let chunks = self.0.chunks(size_of::<u64>());
-        chunks
-            .map(|chunk| {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                u64::from_le_bytes(word)
-            })
-            .collect()
+    pub(crate) fn numbers(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.number(*number);
+        }
+    }
+
+    /// Put `number` in place of the word that begins at the byte `at`.
+    pub(crate) fn put(&mut self, at: usize, number: u64) {
+        if let Some(word) = self.0.get_mut(at..at + WORD) {
+            word.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Zeros up to the end of a word.
+    pub(crate) fn fill(&mut self) {
+        self.0.resize(self.0.len().next_multiple_of(WORD), 0);
     }
 }
 
-pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of_val(words));
-    for word in words {
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-    bytes
+/// The word number `at` of `bytes`.
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    words(bytes, at, at + 1)?
+        .try_into()
+        .ok()
+        .map(u64::from_le_bytes)
 }
 
-pub(crate) fn crc_of(words: &[u64]) -> u32 {
-    // Of eight bytes at a time it would take ten times as long.
-    crc32fast::hash(&bytes_of(words))
+/// The bytes of the words from `from` to before `to`.
+pub(crate) fn words(bytes: &[u8], from: usize, to: usize) -> Option<&[u8]> {
+    bytes.get(from.checked_mul(WORD)?..to.checked_mul(WORD)?)
 }
 
 /// Bytes that are being read: nothing about them is sure.
 pub(crate) struct Unpacking<'a>(pub(crate) &'a [u8]);
 
-impl Unpacking<'_> {
-    fn take(&mut self, count: usize) -> Option<&[u8]> {
+impl<'a> Unpacking<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
@@ -69,17 +83,18 @@ impl Unpacking<'_> {
 
     /// `None`: there is no such text; `Some(None)`: it says that it has none.
     #[allow(clippy::option_option)]
-    pub(crate) fn text(&mut self) -> Option<Option<Box<str>>> {
+    pub(crate) fn text(&mut self) -> Option<Option<&'a str>> {
         let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
         if length == NO_TEXT {
             return Some(None);
         }
-        let text = std::str::from_utf8(self.take(length.into())?).ok()?;
-        Some(Some(text.into()))
+        std::str::from_utf8(self.take(length.into())?)
+            .ok()
+            .map(Some)
     }
 
-    pub(crate) fn texts(&mut self, count: usize) -> Option<Vec<Option<Box<str>>>> {
-        let mut texts = Vec::with_capacity(count);
+    pub(crate) fn texts(&mut self, count: usize) -> Option<Texts> {
+        let mut texts = Texts::with_capacity(count, self.0.len());
         for _ in 0..count {
             texts.push(self.text()?);
         }
@@ -87,6 +102,6 @@ impl Unpacking<'_> {
     }
 
     pub(crate) fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.take(WORD)?.try_into().ok()?))
     }
 }

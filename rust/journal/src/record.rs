@@ -1,5 +1,8 @@
 //! What a record holds, as its writers and readers see it.
 
+use crate::packed::Unpacking;
+use crate::texts::Texts;
+
 /// Numbers of one kind, each of which may be unknown.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
@@ -32,9 +35,9 @@ macro_rules! numbers {
                 self.values().map(|value| value.unwrap_or(UNKNOWN))
             }
 
-            pub(crate) fn read(words: &[u64]) -> Self {
-                let mut words = words.iter().map(|word| Some(*word).filter(|word| *word != UNKNOWN));
-                Self { $($field: words.next().flatten(),)* }
+            pub(crate) fn read(bytes: &[u8]) -> Self {
+                let mut reading = Unpacking(bytes);
+                Self { $($field: reading.number().filter(|word| *word != UNKNOWN),)* }
             }
         }
     };
@@ -227,7 +230,7 @@ pub enum Ending {
         /// What was used.
         usage: Counts,
         /// Its texts, in the order of [`CLOSING_TEXTS`].
-        texts: Vec<Option<Box<str>>>,
+        texts: Texts,
         /// Each attempt, in order, as many as there was room for.
         attempts: Vec<Attempt>,
     },
@@ -243,7 +246,7 @@ pub struct Row {
     /// What it was opened with.
     pub opening: Opening,
     /// The same in texts, in the order of [`OPENING_TEXTS`].
-    pub texts: Vec<Option<Box<str>>>,
+    pub texts: Texts,
     /// How it ended.
     pub ending: Ending,
 }

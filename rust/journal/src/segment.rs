@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::layout::{FIRST, MAGIC, WORD};
+use crate::layout::{FIRST, MAGIC};
 use crate::live::first_unfinished;
 use crate::map::Words;
 
@@ -170,16 +170,9 @@ pub(crate) fn seize(path: &Path) -> io::Result<Option<File>> {
     Ok((file.metadata()?.nlink() > 0).then_some(file))
 }
 
-/// The words of a segment, as far as they are there.
-pub(crate) fn words_of(mut file: &File) -> io::Result<Vec<u64>> {
+/// What is in a segment, as far as it is there.
+pub(crate) fn bytes_of(mut file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&mut file).take(SEGMENT_BYTES).read_to_end(&mut bytes)?;
-    Ok(words(&bytes))
-}
-
-pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
-    let chunks = bytes.chunks_exact(WORD);
-    chunks
-        .filter_map(|chunk| chunk.try_into().ok().map(u64::from_le_bytes))
-        .collect()
+    Ok(bytes)
 }

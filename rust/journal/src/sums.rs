@@ -103,12 +103,13 @@ pub fn by_user<'a>(rows: impl Iterator<Item = (usize, &'a LedgerRow)>) -> Vec<Li
 mod tests {
     use super::*;
     use crate::record::{Closing, Opening};
+    use crate::texts::Texts;
 
     fn row(model: &str, user: Option<&str>, output: u64, cost: Option<u64>) -> LedgerRow {
-        let mut texts = vec![None; UPSTREAM_MODEL + 1];
-        texts[MODEL] = Some(model.into());
-        texts[USER_ID] = user.map(Into::into);
-        texts[CALLER] = Some(format!("named for {output}").into());
+        let mut texts: Texts = [None::<&str>; UPSTREAM_MODEL + 1].into_iter().collect();
+        texts.set(MODEL, Some(model));
+        texts.set(USER_ID, user);
+        texts.set(CALLER, Some(&format!("named for {output}")));
         let opening = Opening {
             run: Some(1),
             ..Opening::default()

@@ -41,8 +41,7 @@ fn what_is_closed_is_taken_as_it_was_written() {
         panic!("{} rows", batch.rows.len())
     };
     assert_eq!((row.id, row.opening), (id.as_u128(), opening(5)));
-    let texts_read: Vec<_> = row.texts.iter().map(Option::as_deref).collect();
-    assert_eq!(texts_read, texts("one"));
+    assert!(row.texts.iter().eq(texts("one")));
     let Ending::Closed {
         numbers,
         usage: used,
@@ -53,8 +52,7 @@ fn what_is_closed_is_taken_as_it_was_written() {
         panic!("it is not closed")
     };
     assert_eq!((*numbers, *used), (closing(200), usage(40)));
-    let texts: Vec<_> = texts.iter().map(Option::as_deref).collect();
-    assert_eq!(texts, CLOSING);
+    assert!(texts.iter().eq(CLOSING));
     let attempts: Vec<_> = attempts
         .iter()
         .map(|tried| {
@@ -157,10 +155,7 @@ fn what_a_dead_process_leaves_is_found_with_what_was_seen() {
     let copy = copy_of(folder.path());
     drop((whole, moved, unheard));
     let rows = left(copy.path());
-    let ids: Vec<_> = rows
-        .iter()
-        .map(|row| row.texts[0].as_deref().unwrap())
-        .collect();
+    let ids: Vec<_> = rows.iter().map(|row| row.texts.get(0).unwrap()).collect();
     assert_eq!(ids, ["closed", "whole", "moved"]);
     assert!(is_closed(&rows[0]));
     let seen = |row: usize| match &rows[row].ending {
@@ -258,7 +253,7 @@ fn a_segment_that_is_empty_is_used_again_and_nothing_of_its_past_is_found() {
     entry.attempt("gpu-a", "meta/llama");
     let copy = copy_of(folder.path());
     let rows = left(copy.path());
-    let ids: Vec<_> = rows.iter().map(|row| row.texts[0].as_deref()).collect();
+    let ids: Vec<_> = rows.iter().map(|row| row.texts.get(0)).collect();
     assert_eq!(ids, [Some("closed"), Some("open")]);
 }
 
@@ -315,12 +310,12 @@ fn long_texts_are_cut_at_a_character() {
         row.texts
             .iter()
             .flatten()
-            .all(|text| **text == *"ä".repeat(256))
+            .all(|text| text == "ä".repeat(256))
     );
     let Ending::Closed { texts, .. } = &row.ending else {
         panic!("it is not closed")
     };
-    assert!(texts.iter().flatten().all(|text| **text == *"ä".repeat(80)));
+    assert!(texts.iter().flatten().all(|text| text == "ä".repeat(80)));
 }
 
 #[test]
