@@ -53,13 +53,17 @@ pub enum Full {
     Disk(io::Error),
 }
 
+/// What is used in the time between two batches, at some 50,000 requests a second.
+const MOST_SPARES: u64 = 4;
+
 /// After a failure, for so long no other segment is tried to be made: whoever opens records must not wait for that.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct Files {
     current: Option<Arc<Segment>>,
-    spare: Option<Arc<Segment>>,
+    /// Those that are next.
+    spares: Vec<Arc<Segment>>,
     /// Those that no more records are opened in.
     retired: Vec<Arc<Segment>>,
     failed: Option<Instant>,
@@ -106,34 +110,29 @@ impl Shared {
     /// Use again, or else delete, what holds nothing any more.
     fn reap(&self) {
         let mut files = lock(&self.files);
-        let Files {
-            retired,
-            spare,
-            closed,
-            ..
-        } = &mut *files;
-        let mut empty: Vec<_> = retired
+        let empty: Vec<_> = files
+            .retired
             .extract_if(.., |segment| segment.live.load(Ordering::Acquire) == 0)
             .collect();
-        let again = spare.is_none() && !*closed;
-        let again = again.then(|| empty.pop()).flatten();
         drop(files);
         for segment in empty {
-            let _ = fs::remove_file(&segment.path);
-        }
-        if let Some(segment) = again {
-            // Its pages are there already, which is most of what a record in a new one costs.
             segment.empty();
             self.keep(segment);
         }
     }
 
-    /// `segment` is the next one, unless there is one already.
+    /// `segment` is one of the next, unless there are enough: its pages are there already, which is most of what a
+    /// record in a new one costs.
     fn keep(&self, segment: Arc<Segment>) {
+        // Other processes want some of the room, too.
+        let most = MOST_SPARES
+            .min(self.settings.bytes / SEGMENT_BYTES / 4)
+            .max(1);
         let mut files = lock(&self.files);
-        if files.spare.is_none() {
-            files.spare = Some(segment);
+        if !files.closed && (files.spares.len() as u64) < most {
+            files.spares.push(segment);
         } else {
+            drop(files);
             let _ = fs::remove_file(&segment.path);
         }
     }
@@ -167,7 +166,7 @@ impl Shared {
             {
                 return Ok((Arc::clone(current), at));
             }
-            let next = match files.spare.take() {
+            let next = match files.spares.pop() {
                 Some(spare) => spare,
                 None => self.another(&mut files.failed)?,
             };
@@ -251,7 +250,7 @@ impl Journal {
     pub fn prepare(&self) -> Result<(), Full> {
         // One may have held nothing any more when it was full.
         self.shared.reap();
-        if lock(&self.shared.files).spare.is_some() {
+        if !lock(&self.shared.files).spares.is_empty() {
             return Ok(());
         }
         let made = Arc::new(self.shared.segment()?);
@@ -381,10 +380,11 @@ impl Journal {
             current.retired.store(true, Ordering::Release);
             files.retired.push(current);
         }
-        if let Some(spare) = files.spare.take() {
+        let spares = std::mem::take(&mut files.spares);
+        drop(files);
+        for spare in spares {
             let _ = fs::remove_file(&spare.path);
         }
-        drop(files);
         self.shared.reap();
     }
 }

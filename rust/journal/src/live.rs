@@ -11,7 +11,7 @@ use crate::record::Row;
 const TRIES: usize = 8;
 
 /// Where each record in `words` begins, up to the word `end`, and its length.
-fn records(words: &Words, end: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn records(words: &Words, end: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = FIRST;
     std::iter::from_fn(move || {
         while at < end {

@@ -10,8 +10,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::layout::{FIRST, MAGIC};
-use crate::live::first_unfinished;
+use crate::layout::{FIRST, MAGIC, telling};
+use crate::live::{first_unfinished, records};
 use crate::map::Words;
 
 /// Bytes of a segment.
@@ -81,7 +81,16 @@ impl Segment {
 
     /// As a new one is. Only where nothing comes of any record in it any more.
     pub(crate) fn empty(&self) {
-        self.words.clear(FIRST, self.next.load(Ordering::Relaxed));
+        let end = self.next.load(Ordering::Relaxed);
+        let mut cleared = FIRST;
+        for (at, length) in records(&self.words, end) {
+            // Most of a record's room has never been written to.
+            let written =
+                at + telling(length, |word| self.words.load(at + word, Ordering::Relaxed));
+            self.words.clear(cleared, written);
+            cleared = at + length;
+        }
+        self.words.clear(cleared, end);
         self.next.store(FIRST, Ordering::Relaxed);
         self.retired.store(false, Ordering::Release);
     }

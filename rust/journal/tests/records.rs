@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sluicegate_journal::{
@@ -23,6 +23,11 @@ fn copy_of(folder: &Path) -> TempDir {
         fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
     }
     copy
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).unwrap();
+    files.map(|file| file.unwrap().path()).collect()
 }
 
 #[test]
@@ -229,11 +234,7 @@ fn segments_follow_each_other_and_empty_ones_are_deleted() {
 fn a_segment_that_is_empty_is_used_again_and_nothing_of_its_past_is_found() {
     let folder = tempdir().unwrap();
     let journal = journal(folder.path());
-    let names = || -> BTreeSet<_> {
-        let files = fs::read_dir(folder.path()).unwrap();
-        files.map(|file| file.unwrap().file_name()).collect()
-    };
-    let mut seen = names();
+    let mut seen = BTreeSet::from_iter(files(folder.path()));
     for at in 0..20_000 {
         let mut entry = journal.open(&opening(at), &texts("past")).unwrap();
         entry.attempt("gpu-a", "meta/llama");
@@ -241,7 +242,7 @@ fn a_segment_that_is_empty_is_used_again_and_nothing_of_its_past_is_found() {
         if at % 500 == 0 {
             journal.shipped(journal.take(usize::MAX));
             journal.prepare().unwrap();
-            seen.extend(names());
+            seen.extend(files(folder.path()));
         }
     }
     journal.shipped(journal.take(usize::MAX));
@@ -255,6 +256,39 @@ fn a_segment_that_is_empty_is_used_again_and_nothing_of_its_past_is_found() {
     let rows = left(copy.path());
     let ids: Vec<_> = rows.iter().map(|row| row.texts.get(0)).collect();
     assert_eq!(ids, [Some("closed"), Some("open")]);
+}
+
+#[test]
+fn nothing_is_in_a_segment_that_is_to_be_used_again() {
+    let folder = tempdir().unwrap();
+    let journal = journal(folder.path());
+    let long = "x".repeat(LONGEST_OPENING_TEXT);
+    let mut first: Option<PathBuf> = None;
+    for at in 0..8_000 {
+        first = first.or_else(|| files(folder.path()).pop());
+        let mut entry = journal
+            .open(
+                &opening(at),
+                &[Some(long.get(at as usize % 512..).unwrap()); 13],
+            )
+            .unwrap();
+        if at % 3 > 0 {
+            entry.attempt("gpu-a", "meta/llama");
+            entry.attempt(&long, &long);
+            entry.progress(5, 9);
+            entry.first_token(7);
+            entry.usage(&usage(50), true);
+        }
+        if at % 3 == 2 {
+            let texts = [Some(long.as_str()); 8];
+            entry.close(&closing(200), &usage(1), &texts, &tries());
+        }
+        drop(entry);
+    }
+    journal.shipped(journal.take(usize::MAX));
+    journal.prepare().unwrap();
+    let bytes = fs::read(first.unwrap()).unwrap();
+    assert!(bytes[64..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
