@@ -4,6 +4,7 @@
 use super::Request;
 use crate::json::node::Node;
 use crate::json::scan::Kind;
+use crate::json::string;
 
 /// Bytes of English text, or of code, that a token has on average.
 const BYTES_A_TOKEN: u64 = 4;
@@ -14,21 +15,6 @@ const MEDIA_TOKENS: u64 = 1600;
 
 /// Contents within contents that are looked at: a message's, a tool's result in that, and a document in that.
 const MAX_NESTING: u32 = 4;
-
-/// Members of a message, an item or a block that hold text for the model.
-const TEXTS: [&str; 8] = [
-    "text",
-    "thinking",
-    "title",
-    "context",
-    "refusal",
-    "arguments",
-    "reasoning",
-    "reasoning_content",
-];
-
-/// Members that hold an image, a sound or a file, or say where it is.
-const MEDIA: [&str; 4] = ["image_url", "input_audio", "file", "file_data"];
 
 #[derive(Default)]
 struct Counted {
@@ -58,23 +44,25 @@ impl Counted {
             self.add(text.len());
             return;
         }
-        for text in block.pick(TEXTS).into_iter().flatten() {
-            self.add(text.spelled().map_or(0, <[u8]>::len));
+        let mut has_media = false;
+        for (key, value) in block
+            .members()
+            .filter(|(_, value)| value.kind() != Kind::Null)
+        {
+            match &*string::plain(key.spelled().unwrap_or_default()) {
+                b"text" | b"thinking" | b"title" | b"context" | b"refusal" | b"arguments"
+                | b"reasoning" | b"reasoning_content" => {
+                    self.add(value.spelled().map_or(0, <[u8]>::len))
+                }
+                // An image, a sound or a file, or where it is.
+                b"image_url" | b"input_audio" | b"file" | b"file_data" => has_media = true,
+                b"input" | b"tool_calls" => self.add(value.bytes().len()),
+                b"content" | b"output" => self.content(value, nesting + 1),
+                b"source" => self.source(value, nesting),
+                _ => {}
+            }
         }
-        if block.pick(MEDIA).iter().any(Option::is_some) {
-            self.media += 1;
-        }
-        let [input, calls, content, output, source] =
-            block.pick(["input", "tool_calls", "content", "output", "source"]);
-        for whole in [input, calls].into_iter().flatten() {
-            self.add(whole.bytes().len());
-        }
-        for content in [content, output].into_iter().flatten() {
-            self.content(content, nesting + 1);
-        }
-        if let Some(source) = source {
-            self.source(source, nesting);
-        }
+        self.media += u64::from(has_media);
     }
 
     fn source(&mut self, source: Node<'_>, nesting: u32) {
@@ -95,12 +83,15 @@ impl Request {
     #[must_use]
     pub fn estimated_input_tokens(&self) -> u64 {
         let mut counted = Counted::default();
-        let Some(body) = Node::document(&self.body) else {
-            return 1;
-        };
-        let tools = body.get("tools");
+        let [tools, inputs @ ..] = self.root().pick([
+            "tools",
+            "system",
+            "instructions",
+            "messages",
+            "input",
+            "prompt",
+        ]);
         counted.add(tools.map_or(0, |tools| tools.bytes().len()));
-        let inputs = body.pick(["system", "instructions", "messages", "input", "prompt"]);
         for content in inputs.into_iter().flatten() {
             counted.content(content, 0);
         }
