@@ -266,22 +266,20 @@ impl Journal {
         let count = most.min(over.len());
         let taken: Vec<_> = over.drain(..count).collect();
         drop(over);
-        let rows = taken
-            .iter()
-            .filter_map(|over| {
-                let Over {
-                    segment,
-                    at,
-                    length,
-                } = over;
-                let telling = layout::telling(*length, |word| {
-                    segment.words.load(at + word, Ordering::Acquire)
-                });
-                // The rest of its room is most of it, and in no processor's cache.
-                let bytes = segment.words.copy(*at, telling);
-                layout::read_record(&bytes, *length)?.filter(Row::is_real)
-            })
-            .collect();
+        let mut rows = Vec::with_capacity(count);
+        rows.extend(taken.iter().filter_map(|over| {
+            let Over {
+                segment,
+                at,
+                length,
+            } = over;
+            let telling = layout::telling(*length, |word| {
+                segment.words.load(at + word, Ordering::Acquire)
+            });
+            // The rest of its room is most of it, and in no processor's cache.
+            let bytes = segment.words.copy(*at, telling);
+            layout::read_record(&bytes, *length)?.filter(Row::is_real)
+        }));
         Batch { rows, taken }
     }
 
