@@ -825,11 +825,10 @@ class JournalEntry:
 
 @final
 class JournalBatch:
-    """What is over and on its way to the ledger. False where there is nothing."""
+    """What is over and on its way to the ledger."""
 
     rows: Final[JournalRows]
     """Without those of which no upstream has heard."""
-    def __bool__(self) -> bool: ...
 
 @final
 class JournalRows:

@@ -5,22 +5,26 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from typing import Any
 
-from sluicegate._core import Journal, JournalRows, __version__
+from sluicegate._core import Journal, JournalBatch, JournalRows, __version__
 from sluicegate.config import LedgerConfig, StorageConfig
 from sluicegate.errors import ConfigurationError
 from sluicegate.ledger.place import journal_folder, open_database
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.shipping import DescribePrice, Record, Shipping
 from sluicegate.ledger.spent import Calendar, Spent, Whose, spent, spent_by
-from sluicegate.storage import StoreUnavailable, Unstorable
+from sluicegate.storage import Contended, StoreUnavailable, Unstorable, Write
 from sluicegate.telemetry import LedgerMetrics, Log, where
 
 BATCH_ROWS = 1024
 INTERVAL_SECONDS = 0.25
+
+# After that it is looked at what else there is to do, above all whether requests have room in the journal.
+_AT_ONCE_SECONDS = 1.0
 
 # How often it is looked whether another process has died and left something.
 _ABANDONED_SECONDS = 10.0
@@ -114,7 +118,8 @@ class Ledger:
         while True:
             stopping = self._stopping.is_set()
             try:
-                if await self._ship(journal) and stopping:
+                await self._ship(journal)
+                if stopping and not journal.waiting:
                     return
                 now = time.monotonic()
                 if now - looked >= _ABANDONED_SECONDS:
@@ -124,7 +129,7 @@ class Ledger:
                 if now - tidied >= _TIDY_SECONDS:
                     await tidy(self.database, self._config.keep_days)
                     tidied = now
-                pause = INTERVAL_SECONDS
+                pause = 0.0 if journal.waiting >= BATCH_ROWS or stopping else INTERVAL_SECONDS
             except StoreUnavailable as error:
                 self._metrics.failed()
                 self._complain("ledger_failed", reason=str(error), waiting=journal.waiting)
@@ -142,7 +147,7 @@ class Ledger:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
             if stopping:
-                # It has failed: what is left is for the next process.
+                # That did not wait.
                 await asyncio.sleep(pause)
 
     async def _prepare(self, journal: Journal, *, sync: bool) -> None:
@@ -155,16 +160,27 @@ class Ledger:
         except OSError as error:
             self._complain("journal_failed", reason=error.strerror or str(error))
 
-    async def _ship(self, journal: Journal) -> bool:
-        """Ship all that is over. True."""
-        while batch := journal.take(BATCH_ROWS):
-            try:
-                await self._ship_rows(batch.rows)
-            except BaseException:
-                journal.give_back(batch)
-                raise
-            journal.shipped(batch)
-        return True
+    async def _ship(self, journal: Journal) -> None:
+        """Ship what is over by now, or as much of it as a second is enough for."""
+        if not journal.waiting:
+            return
+        try:
+            shipping = self.database.write("ledger", partial(self._ship_batches, journal))
+            await self.database.undisturbed(shipping)
+        except (Contended, Unstorable):
+            with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
+                await self._ship_rows(rows)
+
+    def _ship_batches(self, journal: Journal, write: Write) -> None:
+        # What ends meanwhile makes a larger batch with what follows it.
+        batches = -(-journal.waiting // BATCH_ROWS)
+        end = time.monotonic() + _AT_ONCE_SECONDS
+        while batches and time.monotonic() < end:
+            batches -= 1
+            with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
+                self._charge_unfinished(rows)
+                self._shipping.add(rows, write)
+                self._metrics.shipped(len(rows))
 
     async def _recover(self, journal: Journal) -> None:
         """Ship what dead processes have left."""
@@ -175,8 +191,8 @@ class Ledger:
             self._log.info("journal_recovered", rows=len(segment))
 
     async def _ship_rows(self, rows: JournalRows) -> None:
-        for index in rows.unfinished:
-            self._charge(rows, index)
+        """Ship rows of which some may be there, or at fault."""
+        self._charge_unfinished(rows)
         parts = [rows]
         while parts:
             part = parts.pop()
@@ -189,15 +205,16 @@ class Ledger:
                 else:
                     self._log.error("ledger_row_refused", reason=str(error), row=_shown(part.record(0)))
 
-    def _charge(self, rows: JournalRows, index: int) -> None:
-        """Give the record of a request that nobody saw the end of its cost."""
-        try:
-            charged = self._charge_of(rows.record(index))
-        except Exception as error:
-            self._complain("price_policy_failed", reason=where(error))
-            return
-        if charged is not None:
-            rows.charge(index, *charged)
+    def _charge_unfinished(self, rows: JournalRows) -> None:
+        """Give the records of requests that nobody saw the end of their cost."""
+        for index in rows.unfinished:
+            try:
+                charged = self._charge_of(rows.record(index))
+            except Exception as error:
+                self._complain("price_policy_failed", reason=where(error))
+                continue
+            if charged is not None:
+                rows.charge(index, *charged)
 
     def _complain(self, event: str, **fields: Any) -> None:
         now = time.monotonic()
@@ -209,6 +226,16 @@ class Ledger:
         """A request found no room. Any thread."""
         self._metrics.no_room()
         self._complain("ledger_full", waiting=0 if self.journal is None else self.journal.waiting)
+
+
+@contextlib.contextmanager
+def _given_back_unless_shipped(journal: Journal, batch: JournalBatch) -> Iterator[JournalRows]:
+    try:
+        yield batch.rows
+    except BaseException:
+        journal.give_back(batch)
+        raise
+    journal.shipped(batch)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 A row that is there already changes nothing, sums included, so a batch may come any number of times.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, tzinfo
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -12,7 +13,7 @@ from sqlalchemy import select
 from sluicegate._core import JournalRows
 from sluicegate.ledger.schema import attempts, ledger, prices_used, usage_daily, usage_users
 from sluicegate.ledger.statements import adding, inserting
-from sluicegate.storage import Contended, Database, Statement, Unstorable
+from sluicegate.storage import Contended, Database, Statement, Unstorable, Write
 
 Record = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ _PRICES = tuple(prices_used.c.keys())
 
 
 class Shipping:
-    """Puts records into the ledger. On the event loop's thread."""
+    """Puts records into the ledger."""
 
     def __init__(
         self, database: Database, zone: tzinfo, gateway: str, version: str, price: DescribePrice
@@ -47,7 +48,9 @@ class Shipping:
         """The prices that are in the database."""
 
     async def ship(self, rows: JournalRows) -> int:
-        """How many were new. Raises `StoreUnavailable`, and `Unstorable` where one of them is at fault."""
+        """Add those that are not there, and say how many they were. On the event loop. Raises
+        `StoreUnavailable`, and `Unstorable` where one of them is at fault.
+        """
         try:
             return await self._put(rows)
         except Unstorable:
@@ -57,24 +60,31 @@ class Shipping:
                 raise
             return await self._put(rest)
 
+    def add(self, rows: JournalRows, write: Write) -> None:
+        """Add rows of which none is there. Any thread, one at a time; raises what `write` raises."""
+        if len(rows):
+            described = self._prices(rows)
+            write(self._statements(rows, described))
+            self._described |= {id for id, *_ in described}
+
     async def _put(self, rows: JournalRows) -> int:
-        """Add rows of which none is there."""
-        if not len(rows):
-            return 0
-        for _ in range(_TRIES):
+        for tries in range(_TRIES, -1, -1):
             try:
-                await self._database.undisturbed(self._transaction(rows))
-                return len(rows)
+                adding = self._database.write("ledger", partial(self.add, rows))
+                await self._database.undisturbed(adding)
+                break
             except Contended:
-                continue
-        await self._database.undisturbed(self._transaction(rows))
+                if not tries:
+                    raise
         return len(rows)
 
     async def _known(self, ids: Collection[str]) -> list[str]:
         async with self._database.read("ledger") as connection:
             return list((await connection.scalars(select(ledger.c.id).where(ledger.c.id.in_(ids)))).all())
 
-    async def _transaction(self, rows: JournalRows) -> None:
+    def _statements(
+        self, rows: JournalRows, described: Sequence[tuple[str, str, str, int]]
+    ) -> list[Statement]:
         plain = self._database.path is not None
         # Python's sqlite3 is slow with anything but numbers and texts.
         dated = rows.dated(self._day_as_text if plain else self._day)
@@ -97,12 +107,10 @@ class Shipping:
         for table, sums in ((usage_daily, dated.daily()), (usage_users, dated.users())):
             if sums:
                 statements.append((adding(table, numbered=not plain), sums))
-        described = self._prices(rows)
         if described:
             insert = inserting(prices_used.name, _PRICES, numbered=not plain)
             statements.append((f"{insert} ON CONFLICT DO NOTHING", described))
-        await self._database.write("ledger", statements)
-        self._described |= {id for id, *_ in described}
+        return statements
 
     def _day(self, seconds: int) -> date:
         return datetime.fromtimestamp(seconds, self._zone).date()

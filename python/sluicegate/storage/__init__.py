@@ -1,6 +1,6 @@
 """Databases and files: where they are, how they are opened, and how their tables came to be."""
 
-from sluicegate.storage.database import Database, Statement
+from sluicegate.storage.database import Database, Statement, Write
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
 from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
@@ -27,6 +27,7 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "Unstorable",
+    "Write",
     "migrate",
     "redis_faults",
     "state_directory",

@@ -44,6 +44,9 @@ _T = TypeVar("_T")
 Statement = tuple[str, Iterable[Sequence[Any]]]
 """SQL in a driver's own words, and the tuples that it is run for."""
 
+Write = Callable[[Sequence[Statement]], None]
+"""Runs statements in a transaction of their own. What the driver raises is raised."""
+
 
 class Database:
     """One process's connections. Nothing is opened, or made, before the first use."""
@@ -85,33 +88,37 @@ class Database:
             async with writing.begin() as connection:
                 yield connection
 
-    async def write(self, operation: str, statements: Sequence[Statement]) -> None:
-        """Run these statements in one transaction; raises as `transaction` does.
+    async def write(self, operation: str, work: Callable[[Write], None]) -> None:
+        """Run `work`, which may write any number of transactions; raises as `transaction` does.
 
-        With SQLite this is one step of a thread; each statement of a `transaction` is three.
+        With SQLite all of it is one step of a thread, and each statement of a `transaction` is three. With a
+        server it is run on the event loop, which goes on while the server works.
         """
-        if self.path is None:
-            async with self.transaction(operation) as connection:
-                for sql, rows in statements:
-                    await connection.exec_driver_sql(sql, [*rows])
-            return
         with self._failures(operation):
-            await self._opened()
-            await asyncio.to_thread(self._write, self.path, statements)
+            writing, _ = await self._opened()
+            if self.path is not None:
+                await asyncio.to_thread(self._write_to_file, self.path, work)
+                return
+            async with writing.connect() as connection:
+                await connection.run_sync(_write_to_server, work)
 
-    def _write(self, path: Path, statements: Sequence[Statement]) -> None:
+    def _write_to_file(self, path: Path, work: Callable[[Write], None]) -> None:
         with self._writing:
             if self._writer is None:
                 self._writer = self._connected(path)
             writer = self._writer
-            writer.execute("BEGIN IMMEDIATE")
-            try:
-                for sql, rows in statements:
-                    writer.executemany(sql, rows)
-                writer.execute("COMMIT")
-            except BaseException:
-                writer.rollback()
-                raise
+
+            def write(statements: Sequence[Statement]) -> None:
+                writer.execute("BEGIN IMMEDIATE")
+                try:
+                    for sql, rows in statements:
+                        writer.executemany(sql, rows)
+                    writer.execute("COMMIT")
+                except BaseException:
+                    writer.rollback()
+                    raise
+
+            work(write)
 
     def _connected(self, path: Path) -> sqlite3.Connection:
         # Threads take turns with it.
@@ -234,6 +241,15 @@ class Database:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
         cursor.close()
+
+
+def _write_to_server(connection: Connection, work: Callable[[Write], None]) -> None:
+    def write(statements: Sequence[Statement]) -> None:
+        with connection.begin():
+            for sql, rows in statements:
+                connection.exec_driver_sql(sql, [*rows])
+
+    work(write)
 
 
 def _blames_content(cause: BaseException) -> bool:

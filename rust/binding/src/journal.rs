@@ -341,14 +341,6 @@ impl PyBatch {
     }
 }
 
-#[pymethods]
-impl PyBatch {
-    fn __bool__(&self) -> bool {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.as_ref().is_some_and(|batch| !batch.is_empty())
-    }
-}
-
 #[pyclass(name = "AbandonedSegment", module = "sluicegate._core", frozen)]
 pub(crate) struct PyAbandoned {
     inner: Mutex<Option<Abandoned>>,
