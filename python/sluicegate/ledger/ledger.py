@@ -23,8 +23,8 @@ from sluicegate.telemetry import LedgerMetrics, Log, where
 BATCH_ROWS = 1024
 INTERVAL_SECONDS = 0.25
 
-# How often it is looked whether there are as many rows as a batch has.
-_LOOK_SECONDS = 0.025
+# After that it is looked at what else there is to do, above all whether requests have room in the journal.
+_AT_ONCE_SECONDS = 1.0
 
 # How often it is looked whether another process has died and left something.
 _ABANDONED_SECONDS = 10.0
@@ -117,7 +117,6 @@ class Ledger:
         looked = tidied = synced = -_TIDY_SECONDS
         while True:
             stopping = self._stopping.is_set()
-            failure = None
             try:
                 await self._ship(journal)
                 if stopping and not journal.waiting:
@@ -130,36 +129,26 @@ class Ledger:
                 if now - tidied >= _TIDY_SECONDS:
                     await tidy(self.database, self._config.keep_days)
                     tidied = now
+                pause = 0.0 if journal.waiting >= BATCH_ROWS or stopping else INTERVAL_SECONDS
             except StoreUnavailable as error:
-                failure = str(error)
-            except Exception as error:
-                failure = where(error)
-            if failure is not None:
                 self._metrics.failed()
-                self._complain("ledger_failed", reason=failure, waiting=journal.waiting)
+                self._complain("ledger_failed", reason=str(error), waiting=journal.waiting)
+                pause = _PAUSE_SECONDS
+            except Exception as error:
+                self._metrics.failed()
+                self._complain("ledger_failed", reason=where(error), waiting=journal.waiting)
+                pause = _PAUSE_SECONDS
             self._metrics.waiting(journal.waiting)
             now = time.monotonic()
             await self._prepare(journal, sync=self._config.sync == "second" and now - synced >= 1.0)
             if now - synced >= 1.0:
                 synced = now
-            if failure is not None:
-                await (asyncio.sleep(_PAUSE_SECONDS) if stopping else self._stopped(_PAUSE_SECONDS))
-            else:
-                await self._until_a_batch(journal)
-
-    async def _until_a_batch(self, journal: Journal) -> None:
-        """Wait for as many rows as a batch has, or for what there is after a while."""
-        end = time.monotonic() + INTERVAL_SECONDS
-        while journal.waiting < BATCH_ROWS and time.monotonic() < end:
-            if await self._stopped(_LOOK_SECONDS):
-                return
-
-    async def _stopped(self, within: float) -> bool:
-        """Whether all is to end, within so many seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                return await self._stopping.wait()
-        return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            if stopping:
+                # That did not wait.
+                await asyncio.sleep(pause)
 
     async def _prepare(self, journal: Journal, *, sync: bool) -> None:
         """Have the next segment ready, and what was stored on the disk."""
@@ -172,21 +161,26 @@ class Ledger:
             self._complain("journal_failed", reason=error.strerror or str(error))
 
     async def _ship(self, journal: Journal) -> None:
-        """Ship a batch of what is over."""
+        """Ship what is over by now, or as much of it as a second is enough for."""
         if not journal.waiting:
             return
         try:
-            shipping = self.database.write("ledger", partial(self._ship_batch, journal))
+            shipping = self.database.write("ledger", partial(self._ship_batches, journal))
             await self.database.undisturbed(shipping)
         except (Contended, Unstorable):
             with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
                 await self._ship_rows(rows)
 
-    def _ship_batch(self, journal: Journal, write: Write) -> None:
-        with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
-            self._charge_unfinished(rows)
-            self._shipping.add(rows, write)
-            self._metrics.shipped(len(rows))
+    def _ship_batches(self, journal: Journal, write: Write) -> None:
+        # What ends meanwhile makes a larger batch with what follows it.
+        batches = -(-journal.waiting // BATCH_ROWS)
+        end = time.monotonic() + _AT_ONCE_SECONDS
+        while batches and time.monotonic() < end:
+            batches -= 1
+            with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
+                self._charge_unfinished(rows)
+                self._shipping.add(rows, write)
+                self._metrics.shipped(len(rows))
 
     async def _recover(self, journal: Journal) -> None:
         """Ship what dead processes have left."""
