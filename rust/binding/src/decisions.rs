@@ -27,7 +27,7 @@ use crate::record::PyRecord;
 use crate::request::PyRequest;
 use crate::responses_request::PyResponsesRequest;
 use crate::tariff::PyPricing;
-use crate::upstream::{PyHeaders, PyRoute, header_list, header_map, seconds};
+use crate::upstream::{PyHeaders, PyRoute, header_map, seconds, valid_headers};
 use crate::usage::PyUsage;
 
 /// The answer to one question, given once.
@@ -45,10 +45,10 @@ impl<T> Answer<T> {
     }
 }
 
-pub(crate) fn error_reply(status: u16, headers: PyHeaders, body: &PyBackedBytes) -> ErrorReply {
+pub(crate) fn error_reply(status: u16, headers: &PyHeaders, body: &PyBackedBytes) -> ErrorReply {
     ErrorReply {
         status,
-        headers: header_list(headers),
+        headers: valid_headers(headers),
         body: Bytes::copy_from_slice(body),
     }
 }
@@ -256,7 +256,7 @@ impl PyArrived {
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn reply(&self, status: u16, headers: PyHeaders, body: PyBackedBytes) -> bool {
         self.answer
-            .give(Decision::Reply(error_reply(status, headers, &body)))
+            .give(Decision::Reply(error_reply(status, &headers, &body)))
     }
 }
 
@@ -291,7 +291,7 @@ impl PyFailed {
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn reply(&self, status: u16, headers: PyHeaders, body: PyBackedBytes) -> bool {
         self.answer
-            .give(Next::Reply(error_reply(status, headers, &body)))
+            .give(Next::Reply(error_reply(status, &headers, &body)))
     }
 }
 

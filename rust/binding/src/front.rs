@@ -13,7 +13,7 @@ use http::{HeaderName, Method};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 use sluicegate_front::{
     Bounds, Callers, Digest, Front, Goes, InForms, Limits, Pace, Passthrough, Pattern, Readiness,
     Ready, Submission, TlsFiles, Wanted, server_config,
@@ -22,7 +22,7 @@ use sluicegate_relay::{Copies, DrainLimits, Reply};
 
 use crate::decisions::{PyDecisions, error_reply};
 use crate::errors;
-use crate::upstream::{PyHeaders, header_list, seconds};
+use crate::upstream::{PyHeaders, seconds, shown_headers, valid_headers};
 
 #[pyclass(name = "Tls", module = "sluicegate._core", frozen)]
 pub(crate) struct PyTls {
@@ -125,13 +125,7 @@ impl PyExchange {
         drop(reply);
         let head = match batch.head {
             None => None,
-            Some(head) => {
-                let pairs = head
-                    .headers
-                    .iter()
-                    .map(|(name, value)| (PyBytes::new(py, name), PyBytes::new(py, value)));
-                Some((head.status, PyList::new(py, pairs.collect::<Vec<_>>())?))
-            }
+            Some(head) => Some((head.status, shown_headers(py, &head.headers)?)),
         };
         let body = match batch.body.as_slice() {
             [frame] => PyBytes::new(py, frame),
@@ -163,7 +157,7 @@ pub(crate) struct PyFront {
 type PyReply = (u16, PyHeaders, PyBackedBytes);
 
 fn in_forms([openai, anthropic]: [PyReply; 2]) -> InForms {
-    let reply = |(status, headers, body): PyReply| error_reply(status, headers, &body);
+    let reply = |(status, headers, body): PyReply| error_reply(status, &headers, &body);
     InForms {
         openai: reply(openai),
         anthropic: reply(anthropic),
@@ -350,7 +344,7 @@ impl PyFront {
             .ok_or_else(|| PyValueError::new_err(format!("nothing takes {method} at '{path}'")))?;
         let submitted = self.inner.submit(Submission {
             target,
-            headers: header_list(headers),
+            headers: valid_headers(&headers),
             body: Bytes::from_owner(body),
             request_id: request_id.into(),
             tag,

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use sluicegate_relay::{Fault, FaultKind, Outcome, Reason, Try};
 
+use crate::upstream::shown_headers;
 use crate::usage::PyUsage;
 
 #[pyclass(name = "Fault", module = "sluicegate._core", frozen)]
@@ -52,12 +53,7 @@ impl PyFault {
 
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let pairs = self
-            .inner
-            .headers
-            .iter()
-            .map(|(name, value)| (PyBytes::new(py, name), PyBytes::new(py, value)));
-        PyList::new(py, pairs.collect::<Vec<_>>())
+        shown_headers(py, &self.inner.headers)
     }
 
     #[getter]

@@ -9,6 +9,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList};
 use sluicegate_core::api::Api;
 use sluicegate_core::json::node::Node;
 use sluicegate_core::protocols::chat::request::{
@@ -25,7 +26,7 @@ use crate::errors;
 
 pub(crate) type PyHeaders = Vec<(PyBackedBytes, PyBackedBytes)>;
 
-pub(crate) fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
+fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
     headers
         .into_iter()
         .map(|(name, value)| {
@@ -37,14 +38,35 @@ pub(crate) fn header_list(headers: PyHeaders) -> Vec<(Bytes, Bytes)> {
         .collect()
 }
 
+fn header((name, value): &(PyBackedBytes, PyBackedBytes)) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(name).ok()?;
+    Some((name, HeaderValue::from_bytes(value).ok()?))
+}
+
 /// Raises `ValueError` for what cannot be a header.
 pub(crate) fn header_map(headers: &PyHeaders) -> PyResult<HeaderMap> {
     let wrong = || PyValueError::new_err("not a header");
-    let pair = |(name, value): &(PyBackedBytes, PyBackedBytes)| {
-        let name = HeaderName::from_bytes(name).map_err(|_| wrong())?;
-        Ok((name, HeaderValue::from_bytes(value).map_err(|_| wrong())?))
-    };
-    headers.iter().map(pair).collect()
+    headers
+        .iter()
+        .map(|pair| header(pair).ok_or_else(wrong))
+        .collect()
+}
+
+/// What cannot be a header is left out.
+pub(crate) fn valid_headers(headers: &PyHeaders) -> HeaderMap {
+    headers.iter().filter_map(header).collect()
+}
+
+/// As Python has them: names and values.
+pub(crate) fn shown_headers<'py>(
+    py: Python<'py>,
+    headers: &HeaderMap,
+) -> PyResult<Bound<'py, PyList>> {
+    let pairs = headers.iter().map(|(name, value)| {
+        let name = PyBytes::new(py, name.as_str().as_bytes());
+        (name, PyBytes::new(py, value.as_bytes()))
+    });
+    PyList::new(py, pairs.collect::<Vec<_>>())
 }
 
 /// The longest duration: what is meant to be for ever is None.

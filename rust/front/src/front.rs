@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, Method};
 use rustls::ServerConfig;
-use sluicegate_relay::{Engines, HeaderList, Reply, reply};
+use sluicegate_relay::{Engines, Reply, add_request_id, reply};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ pub struct Submission {
     /// Where it goes: see [`Front::target`].
     pub target: Target,
     /// Its headers.
-    pub headers: HeaderList,
+    pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
     /// Its id.
@@ -144,7 +144,7 @@ impl Front {
         let state = Arc::clone(&self.state);
         let (mut sink, reply) = reply(state.limits.client_buffer);
         let ticket = state.decisions.next_ticket();
-        let headers = header_map(submission.headers);
+        let headers = submission.headers;
         let request_id = submission.request_id;
         let about = About {
             ticket,
@@ -190,10 +190,7 @@ impl Front {
             };
             match arranged {
                 Arranged::Refused(mut reply) => {
-                    reply.headers.push((
-                        Bytes::from_static(b"x-request-id"),
-                        Bytes::copy_from_slice(request_id.as_bytes()),
-                    ));
+                    add_request_id(&mut reply.headers, &request_id);
                     sink.start(reply.status, reply.headers);
                     sink.push(&mut vec![reply.body]);
                     sink.end();
@@ -232,16 +229,6 @@ impl Front {
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
-}
-
-/// What is no header is left out.
-fn header_map(list: HeaderList) -> HeaderMap {
-    list.into_iter()
-        .filter_map(|(name, value)| {
-            let name = HeaderName::from_bytes(&name).ok()?;
-            Some((name, HeaderValue::from_maybe_shared(value).ok()?))
-        })
-        .collect()
 }
 
 /// Connections that wait for an engine to accept them.

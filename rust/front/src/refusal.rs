@@ -1,7 +1,6 @@
 //! Errors that the front answers without a decision from Python, in the form of the client's API.
 
-use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::form::FormFault;
 use sluicegate_core::json::string;
 use sluicegate_core::protocols::messages::vocabulary::error_type;
@@ -48,10 +47,9 @@ pub(crate) fn name_request(reply: &mut ErrorReply, request_id: &str) {
         body.push(b'}');
         reply.body = body.into();
     }
-    reply.headers.push((
-        Bytes::from_static(b"request-id"),
-        Bytes::copy_from_slice(request_id.as_bytes()),
-    ));
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        reply.headers.insert("request-id", id);
+    }
 }
 
 /// Why a request is refused.
@@ -176,24 +174,14 @@ impl Refusal {
                 format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}}}}"#)
             }
         };
-        let mut headers = vec![
-            (
-                Bytes::from_static(b"content-type"),
-                Bytes::from_static(b"application/json"),
-            ),
-            (
-                Bytes::from_static(b"x-sluicegate-error"),
-                Bytes::from_static(code.as_bytes()),
-            ),
-        ];
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("x-sluicegate-error", HeaderValue::from_static(code));
         if self.status() == 503 {
-            headers.push((Bytes::from_static(b"retry-after"), Bytes::from_static(b"1")));
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self.closes() {
-            headers.push((
-                Bytes::from_static(b"connection"),
-                Bytes::from_static(b"close"),
-            ));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let mut reply = ErrorReply {
             status: self.status(),

@@ -8,14 +8,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
 use sluicegate_core::error::Error;
-use sluicegate_relay::{Engine, ErrorReply, Head, HeaderList};
+use sluicegate_relay::{Engine, ErrorReply, Head, add_request_id};
 use tokio::time::Instant;
 
 use crate::application::{self, Passed};
@@ -340,10 +339,8 @@ impl Serving {
         let waits = asking.parts.headers.contains_key(EXPECT);
         let declared = body.size_hint().exact();
         if sends && (waits || declared.is_none_or(|declared| declared > SMALL_BODY)) {
-            reply.headers.push((
-                Bytes::from_static(b"connection"),
-                Bytes::from_static(b"close"),
-            ));
+            let close = HeaderValue::from_static("close");
+            reply.headers.insert(CONNECTION, close);
         }
         // A client that asked to be told to continue sends nothing until it is. Over HTTP/2 the end of the reply resets
         // what is left of the request (RFC 9113, section 8.1).
@@ -395,11 +392,8 @@ fn whole(reply: ErrorReply, asking: Asking) -> Response<ReplyBody> {
     response(head, body, asking.parts.version)
 }
 
-fn with_request_id(status: u16, mut headers: HeaderList, request_id: &str) -> Head {
-    headers.push((
-        Bytes::from_static(b"x-request-id"),
-        Bytes::copy_from_slice(request_id.as_bytes()),
-    ));
+fn with_request_id(status: u16, mut headers: HeaderMap, request_id: &str) -> Head {
+    add_request_id(&mut headers, request_id);
     Head { status, headers }
 }
 
@@ -408,26 +402,18 @@ fn response(head: Head, body: ReplyBody, version: Version) -> Response<ReplyBody
     *response.status_mut() =
         StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.reserve(head.headers.len() + 1);
-    for (name, value) in head.headers {
-        let Ok(name) = HeaderName::from_bytes(&name) else {
-            continue;
-        };
+    *headers = head.headers;
+    headers.remove(CONTENT_LENGTH);
+    if version >= Version::HTTP_2 {
         // RFC 9113 section 8.2.2: no header of HTTP/2 is about the connection.
-        if name == CONTENT_LENGTH || name == CONNECTION && version >= Version::HTTP_2 {
-            continue;
-        }
-        if let Ok(value) = HeaderValue::from_maybe_shared(value) {
-            headers.append(name, value);
-        }
+        headers.remove(CONNECTION);
     }
     response
 }
 
 fn is_event_stream(head: &Head) -> bool {
-    head.headers.iter().any(|(name, value)| {
-        name.as_ref() == b"content-type" && value.starts_with(b"text/event-stream")
-    })
+    let given = head.headers.get(CONTENT_TYPE);
+    given.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The client's own id where it is fit for headers and logs, else a new one of 128 random bits.

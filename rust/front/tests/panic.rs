@@ -250,7 +250,7 @@ fn so_does_one_while_a_request_is_read() {
             .front
             .target(&Method::POST, "/v1/responses", None)
             .unwrap(),
-        headers: Vec::new(),
+        headers: http::HeaderMap::new(),
         body: Bytes::from_owner(Broken(UNREADABLE)),
         request_id: BROKEN.into(),
         tag: None,
@@ -320,7 +320,7 @@ fn a_panic_aborts_a_reply_without_a_connection() {
             .front
             .target(&Method::POST, "/v1/responses", None)
             .unwrap(),
-        headers: Vec::new(),
+        headers: http::HeaderMap::new(),
         body: Bytes::from_static(ASKED.as_bytes()),
         request_id: BROKEN.into(),
         tag: None,

@@ -200,7 +200,7 @@ const REFUSED: u16 = 418;
 fn refusal() -> ErrorReply {
     ErrorReply {
         status: REFUSED,
-        headers: Vec::new(),
+        headers: http::HeaderMap::new(),
         body: Bytes::from_static(b"no"),
     }
 }
@@ -481,7 +481,7 @@ fn play(
             target: front
                 .target(&Method::POST, "/v1/chat/completions", None)
                 .unwrap(),
-            headers: Vec::new(),
+            headers: http::HeaderMap::new(),
             body: Bytes::from_static(script.body.as_bytes()),
             request_id: format!("req-{tag}").into(),
             tag: Some(tag as u64),

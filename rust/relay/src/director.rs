@@ -16,7 +16,6 @@ use sluicegate_core::usage::Usage;
 use crate::copies::ReplyCopy;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
-use crate::reply::HeaderList;
 use crate::tally::Tally;
 use crate::upstream::Route;
 
@@ -26,7 +25,7 @@ pub struct ErrorReply {
     /// HTTP status.
     pub status: u16,
     /// Headers; the length is set by the server.
-    pub headers: HeaderList,
+    pub headers: HeaderMap,
     /// Body.
     pub body: Bytes,
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use sluicegate_core::error::ErrorKind;
 use sluicegate_core::watch::StreamError;
 
 use crate::reason::Reason;
-use crate::reply::HeaderList;
 
 /// What went wrong. The names are stable: they are metric labels, log values and error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -148,7 +148,7 @@ pub struct Fault {
     /// Why the connection failed, for [`FaultKind::Connect`] and [`FaultKind::Reset`].
     pub reason: Option<Reason>,
     /// The upstream's headers that may go to the client, for [`FaultKind::Status`].
-    pub headers: HeaderList,
+    pub headers: Box<HeaderMap>,
     /// The upstream's error body, for [`FaultKind::Status`]; of a large one what it says, in short.
     pub body: Bytes,
     /// The upstream's own words, for [`FaultKind::InBandError`]; what is wrong, for [`FaultKind::Untranslatable`]; how
@@ -168,7 +168,7 @@ impl Fault {
             upstream: upstream.into(),
             status: None,
             reason: None,
-            headers: Vec::new(),
+            headers: Box::default(),
             body: Bytes::new(),
             detail: None,
             param: None,

@@ -1,12 +1,10 @@
 //! Which headers are forwarded, of requests and of replies: those that are named here, and those that the upstream's
 //! configuration adds.
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::api::Api;
 
 use crate::director::Attempt;
-use crate::reply::HeaderList;
 use crate::trace;
 use crate::upstream::Upstream;
 
@@ -127,6 +125,7 @@ const NEVER_DOWN_PREFIX: &str = "access-control-";
 const MAX_REQUEST_ID: usize = 256;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
@@ -301,53 +300,43 @@ fn with_own(mut theirs: HeaderMap, own: &HeaderMap) -> HeaderMap {
     theirs
 }
 
-/// `headers` in copies, which do not hold on to the read that they came in.
-pub(crate) fn list(headers: &HeaderMap) -> HeaderList {
+/// `headers` with values of their own, which do not hold on to the read that they came in.
+pub(crate) fn copied(mut headers: HeaderMap) -> HeaderMap {
+    for value in headers.values_mut() {
+        if let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) {
+            *value = copy;
+        }
+    }
     headers
-        .iter()
-        .map(|(name, value)| {
-            (
-                Bytes::copy_from_slice(name.as_str().as_bytes()),
-                Bytes::copy_from_slice(value.as_bytes()),
-            )
-        })
-        .collect()
 }
 
-/// The head of the client's reply: of the upstream's headers those that go [`down`], our request id, the content type
-/// of what is really sent, and for an event stream what keeps proxies in front of us from holding it back.
-pub(crate) fn reply(upstream: &HeaderMap, request_id: &str, content: Content) -> HeaderList {
-    let mut headers = list(upstream);
-    headers.retain(|(name, _)| name.as_ref() != b"content-type");
-    let given = upstream
-        .get(header::CONTENT_TYPE)
-        .map(HeaderValue::as_bytes);
-    let content_type = match (content, given) {
-        (Content::EventStream, Some(given)) if names_event_stream(given) => {
-            Bytes::copy_from_slice(given)
-        }
-        (Content::EventStream, _) => Bytes::from_static(b"text/event-stream; charset=utf-8"),
+/// Says what a request is called, which the client may have done itself.
+pub fn add_request_id(headers: &mut HeaderMap, request_id: &str) {
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert(REQUEST_ID, id);
+    }
+}
+
+/// The head of the client's reply: `headers` of an attempt, our request id, the content type of what is really sent,
+/// and for an event stream what keeps proxies in front of us from holding it back.
+pub(crate) fn reply(mut headers: HeaderMap, request_id: &str, content: Content) -> HeaderMap {
+    let given = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let fitting = match (content, given) {
+        (Content::EventStream, Some(given)) if names_event_stream(given) => None,
+        (Content::EventStream, _) => Some("text/event-stream; charset=utf-8"),
         // JSON lines and the like keep their name; SDKs take what is not called JSON for plain text.
-        (Content::Document, Some(given)) if names_json(given) => Bytes::copy_from_slice(given),
-        (Content::Document | Content::Folded, _) => Bytes::from_static(b"application/json"),
-        (Content::Bytes, Some(given)) => Bytes::copy_from_slice(given),
-        (Content::Bytes, None) => Bytes::from_static(b"application/octet-stream"),
+        (Content::Document, Some(given)) if names_json(given) => None,
+        (Content::Document | Content::Folded, _) => Some("application/json"),
+        (Content::Bytes, Some(_)) => None,
+        (Content::Bytes, None) => Some("application/octet-stream"),
     };
-    headers.push((Bytes::from_static(b"content-type"), content_type));
-    headers.push((
-        Bytes::from_static(b"x-request-id"),
-        Bytes::copy_from_slice(request_id.as_bytes()),
-    ));
+    if let Some(fitting) = fitting {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(fitting));
+    }
+    add_request_id(&mut headers, request_id);
     if content == Content::EventStream {
-        headers.retain(|(name, _)| name.as_ref() != b"cache-control");
-        headers.push((
-            Bytes::from_static(b"cache-control"),
-            Bytes::from_static(b"no-cache"),
-        ));
-        headers.push((
-            Bytes::from_static(b"x-accel-buffering"),
-            Bytes::from_static(b"no"),
-        ));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
     headers
 }

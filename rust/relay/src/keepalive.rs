@@ -60,7 +60,7 @@ impl KeepAlive {
             self.begun = true;
             sink.start(
                 BEGUN_STATUS,
-                headers::reply(&HeaderMap::new(), request_id, Content::EventStream),
+                headers::reply(HeaderMap::new(), request_id, Content::EventStream),
             );
         }
         self.last = Instant::now();

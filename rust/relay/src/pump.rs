@@ -491,7 +491,8 @@ impl Pump {
                 self.status = StatusCode::OK.as_u16();
             } else {
                 self.status = client.status.as_u16();
-                let headers = headers::reply(&client.headers, client.request_id, content);
+                let theirs = std::mem::take(&mut client.headers);
+                let headers = headers::reply(theirs, client.request_id, content);
                 client.sink.start(self.status, headers);
             }
             client.headers = HeaderMap::new();

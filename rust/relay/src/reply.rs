@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
+use http::HeaderMap;
 
 use crate::copies::{Copies, Copying, NotCopied, ReplyCopy};
 use crate::engine::Active;
-
-/// Header names and values, as they go on the wire.
-pub type HeaderList = Vec<(Bytes, Bytes)>;
 
 /// How a reply begins.
 #[derive(Debug, Clone)]
@@ -21,7 +19,7 @@ pub struct Head {
     /// HTTP status.
     pub status: u16,
     /// Headers; framing (length, transfer encoding) is left to the server.
-    pub headers: HeaderList,
+    pub headers: HeaderMap,
 }
 
 /// The reply cannot be completed: the client must see its connection cut, not a regular end.
@@ -195,7 +193,7 @@ impl Sink {
     }
 
     /// Begin the reply. Called once, before any frame.
-    pub fn start(&mut self, status: u16, headers: HeaderList) {
+    pub fn start(&mut self, status: u16, headers: HeaderMap) {
         self.shared.lock().head = Some(Head { status, headers });
         self.shared.reply.wake();
     }

@@ -193,7 +193,7 @@ fn a_body_that_breaks_off_is_answered_with_what_its_source_says(way: Way) {
     });
     let reply = ErrorReply {
         status: 408,
-        headers: Vec::new(),
+        headers: http::HeaderMap::new(),
         body: Bytes::from_static(b"late"),
     };
     let broken = Last::Breaks(Broken::Refused(reply, "request_timeout"));

@@ -10,12 +10,13 @@ use super::{CLIENT_CLOSED_REQUEST, Session};
 use crate::attend::Attended;
 use crate::director::{ErrorReply, Next, Pricing};
 use crate::fault::{Fault, FaultKind};
+use crate::headers;
 use crate::outcome::Outcome;
 use crate::pump::Pump;
 use crate::reply::Sink;
 
 /// Where the gateway's own errors say their `code`.
-const ERROR_HEADER: &[u8] = b"x-sluicegate-error";
+const ERROR_HEADER: &str = "x-sluicegate-error";
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -103,10 +104,7 @@ impl Session {
         self.outcome.bytes_out = reply.body.len() as u64;
         self.settle();
         let mut headers = reply.headers;
-        headers.push((
-            Bytes::from_static(b"x-request-id"),
-            Bytes::copy_from_slice(self.request_id.as_bytes()),
-        ));
+        headers::add_request_id(&mut headers, &self.request_id);
         if let Some(sink) = &mut self.sink {
             sink.start(reply.status, headers);
             sink.push(&mut vec![reply.body]);
@@ -163,9 +161,8 @@ impl Session {
 
 /// The `code` of an error, which its headers say, too.
 fn error_code(reply: &ErrorReply) -> Option<Box<str>> {
-    let mut headers = reply.headers.iter();
-    let (_, code) = headers.find(|(name, _)| name.as_ref() == ERROR_HEADER)?;
-    std::str::from_utf8(code).ok().map(Into::into)
+    let code = reply.headers.get(ERROR_HEADER)?;
+    code.to_str().ok().map(Into::into)
 }
 
 /// A pump at work: what it has seen is in the outcome, also where its exchange is dropped.

@@ -35,7 +35,11 @@ impl Session {
         self.outcome.upstream_request_id = headers::request_id(&parts.headers);
         let mut fault = Fault::new(FaultKind::Status, &route.upstream.name);
         fault.status = Some(parts.status.as_u16());
-        fault.headers = headers::list(&headers::down(&parts.headers, &route.upstream, self.api));
+        fault.headers = Box::new(headers::copied(headers::down(
+            &parts.headers,
+            &route.upstream,
+            self.api,
+        )));
         let Ok(mut body) = ReplyBody::new(&parts.headers, body) else {
             return Ok(fault);
         };

@@ -133,7 +133,7 @@ fn a_copy_holds_no_read() {
 #[test]
 fn an_abort_comes_behind_the_frames_that_are_on_their_way() {
     let (mut sink, mut reply) = reply(100);
-    sink.start(200, Vec::new());
+    sink.start(200, HeaderMap::new());
     sink.push(&mut vec![frame("a")]);
     sink.abort();
     sink.end();
@@ -152,7 +152,7 @@ fn a_sink_that_is_dropped_aborts_what_has_not_ended() {
     drop(sink);
     assert!(matches!(unfinished.take_head(), Some(Err(Aborted))));
     let (mut sink, mut whole) = reply(100);
-    sink.start(204, Vec::new());
+    sink.start(204, HeaderMap::new());
     sink.end();
     drop(sink);
     assert!(matches!(
@@ -354,7 +354,7 @@ fn play(steps: Vec<Step>) {
         match (step, &mut sink, &mut reply) {
             (Step::Start, Some(sink), _) if !model.head => {
                 model.head = true;
-                sink.start(200, Vec::new());
+                sink.start(200, HeaderMap::new());
                 for_new.must_be_woken();
             }
             (Step::Push(sizes), Some(sink), _) if model.end.is_none() => {

@@ -176,13 +176,12 @@ impl Taking {
         let Ok(head) = head else {
             return self.note(|got| got.end = End::Aborted);
         };
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         self.note(|got| {
             got.status = Some(head.status);
             got.headers = head
                 .headers
                 .iter()
-                .map(|(n, v)| (text(n), text(v)))
+                .map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_owned()))
                 .collect();
         });
         let mut taken = 0;

@@ -127,7 +127,7 @@ impl Director for Script {
         let next = if self.next.is_empty() {
             Next::Reply(ErrorReply {
                 status: 502,
-                headers: Vec::new(),
+                headers: http::HeaderMap::new(),
                 body: fault.message().into(),
             })
         } else {
