@@ -172,6 +172,7 @@ class Ledger:
                 await self._ship_rows(rows)
 
     def _ship_batches(self, journal: Journal, write: Write) -> None:
+        """In a thread where there is a file, while `_run` waits for it; with a server on the event loop."""
         # What ends meanwhile makes a larger batch with what follows it.
         batches = -(-journal.waiting // BATCH_ROWS)
         end = time.monotonic() + _AT_ONCE_SECONDS

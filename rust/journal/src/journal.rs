@@ -395,14 +395,6 @@ pub struct Batch {
     taken: Vec<Over>,
 }
 
-impl Batch {
-    /// Whether there is nothing, not even a record without a row.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.taken.is_empty()
-    }
-}
-
 /// A segment that a dead process has left.
 pub struct Abandoned {
     /// What is in it, and not in the ledger as far as it says.

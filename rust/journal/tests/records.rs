@@ -77,7 +77,7 @@ fn what_is_closed_is_taken_as_it_was_written() {
         ]
     );
     journal.shipped(batch);
-    assert!(journal.take(64).is_empty());
+    assert!(journal.take(64).rows.is_empty());
 }
 
 #[test]
