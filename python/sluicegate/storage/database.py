@@ -26,6 +26,9 @@ from sluicegate.storage.errors import Contended, StoreUnavailable, Unstorable
 # How long a writer of one process waits for those of others.
 BUSY_SECONDS = 5.0
 
+# Those that a writer keeps prepared for their next use.
+_WRITER_STATEMENTS = 32
+
 # An advisory lock's number: processes that start together must not migrate together.
 _MIGRATION_LOCK = 0x736C7569
 
@@ -121,8 +124,10 @@ class Database:
             work(write)
 
     def _connected(self, path: Path) -> sqlite3.Connection:
-        # Threads take turns with it.
-        connection = sqlite3.connect(path, BUSY_SECONDS, check_same_thread=False)
+        # Threads take turns with it. A statement that adds many rows is large, and batches differ in theirs.
+        connection = sqlite3.connect(
+            path, BUSY_SECONDS, check_same_thread=False, cached_statements=_WRITER_STATEMENTS
+        )
         try:
             self._prepare(connection, None)
         except BaseException:
