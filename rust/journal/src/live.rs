@@ -35,12 +35,17 @@ pub(crate) fn open_in(words: &Words, end: usize) -> Vec<Row> {
         .collect()
 }
 
-/// Where the first record in `words` begins, up to the word `end`, of which something is still to be put into the
-/// ledger.
-pub(crate) fn first_unfinished(words: &Words, end: usize) -> Option<usize> {
-    records(words, end)
-        .map(|(at, _)| at)
-        .find(|at| !layout::is_finished(words.load(at + STATE, Ordering::Acquire)))
+/// Where the records end of which nothing is to be put into the ledger any more, from the record at the word `from` on
+/// and up to the word `end`. One that is being opened is not among them.
+pub(crate) fn finished_until(words: &Words, from: usize, end: usize) -> usize {
+    let mut at = from;
+    while at < end
+        && let Some(length) = layout::length(words.load(at, Ordering::Acquire))
+        && layout::is_finished(words.load(at + STATE, Ordering::Acquire))
+    {
+        at += length;
+    }
+    at
 }
 
 fn read(words: &Words, at: usize, length: usize) -> Option<Row> {
@@ -78,7 +83,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::unwrap_used)]
-    fn the_first_record_that_is_not_in_the_ledger() {
+    fn the_records_that_are_in_the_ledger() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 16).unwrap();
         let words = Words::map(&file).unwrap();
@@ -94,19 +99,17 @@ mod tests {
         let end = at;
         let state = |record: usize, state| {
             words.store(places[record] + STATE, state, Ordering::Release);
-            first_unfinished(&words, end)
+            let until = finished_until(&words, FIRST, end);
+            assert_eq!(finished_until(&words, until, end), until);
+            until
         };
-        assert_eq!(state(1, SHIPPED), Some(places[0]));
-        assert_eq!(state(0, VOID), Some(places[2]));
-        assert_eq!(state(2, CLOSED | 7), Some(places[2]));
-        assert_eq!(state(2, SHIPPED), Some(places[3]));
-        assert_eq!(state(3, LEFT), Some(places[3]));
-        assert_eq!(state(3, SHIPPED), None);
+        assert_eq!(state(1, SHIPPED), places[0]);
+        assert_eq!(state(0, VOID), places[2]);
+        assert_eq!(state(2, CLOSED | 7), places[2]);
+        assert_eq!(state(2, SHIPPED), places[3]);
+        assert_eq!(state(3, LEFT), places[3]);
+        assert_eq!(state(3, SHIPPED), end);
         words.store(places[0], 0, Ordering::Release);
-        assert_eq!(
-            state(1, 0),
-            Some(places[1]),
-            "one is being opened before it"
-        );
+        assert_eq!(state(1, 0), places[0], "one is being opened");
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::layout::{FIRST, MAGIC, telling};
-use crate::live::{first_unfinished, records};
+use crate::live::{finished_until, records};
 use crate::map::Words;
 
 /// Bytes of a segment.
@@ -35,6 +35,8 @@ pub(crate) struct Segment {
     pub(crate) retired: AtomicBool,
     /// Something was stored since it was last written to the disk.
     pub(crate) dirty: AtomicBool,
+    /// Nothing in front of this word is to be put into the ledger any more, as far as anybody has looked.
+    finished: AtomicUsize,
 }
 
 impl Segment {
@@ -76,6 +78,7 @@ impl Segment {
             live: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             dirty: AtomicBool::new(true),
+            finished: AtomicUsize::new(FIRST),
         })
     }
 
@@ -92,6 +95,7 @@ impl Segment {
         }
         self.words.clear(cleared, end);
         self.next.store(FIRST, Ordering::Relaxed);
+        self.finished.store(FIRST, Ordering::Relaxed);
         self.retired.store(false, Ordering::Release);
     }
 
@@ -114,9 +118,11 @@ impl Segment {
             return Ok(());
         }
         let end = self.next.load(Ordering::Acquire);
-        let Some(first) = first_unfinished(&self.words, end) else {
+        let first = finished_until(&self.words, self.finished.load(Ordering::Acquire), end);
+        self.finished.store(first, Ordering::Release);
+        if first >= end {
             return Ok(());
-        };
+        }
         let synced = self.words.flush(first, end);
         if synced.is_err() {
             self.dirty.store(true, Ordering::Release);
