@@ -90,10 +90,12 @@ impl Entry {
 
     /// The last usage that the upstream gave. `whole`: the reply has come to its end.
     pub fn usage(&mut self, usage: &Counts, whole: bool) {
-        let (at, bytes) = used(usage, whole);
+        let (at, words) = used(usage, whole);
         self.store(VERSION_WORD, self.version + 1);
         fence(Ordering::Release);
-        self.store_all(at, &bytes);
+        for (offset, word) in words.into_iter().enumerate() {
+            self.store(at + offset, word);
+        }
         self.version += 2;
         self.store(VERSION_WORD, self.version);
     }

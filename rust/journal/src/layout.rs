@@ -94,12 +94,11 @@ pub(crate) fn draft(id: u128, opening: &Opening, texts: &OpeningTexts<'_>) -> Dr
     }
 }
 
-/// What usage is stored as, from the returned word on, after the version, which is odd meanwhile.
-pub(crate) fn used(usage: &Counts, whole: bool) -> (usize, Vec<u8>) {
-    let mut packing = Packing::with_capacity((1 + Counts::COUNT) * WORD);
-    packing.number(whole.into());
-    packing.numbers(&usage.words());
-    (WHOLE, packing.0)
+/// The words that usage is stored as, from the returned word on, after the version, which is odd meanwhile.
+pub(crate) fn used(usage: &Counts, whole: bool) -> (usize, [u64; 1 + Counts::COUNT]) {
+    let mut words = [u64::from(whole); 1 + Counts::COUNT];
+    words[1..].copy_from_slice(&usage.words());
+    (WHOLE, words)
 }
 
 pub(crate) const VERSION_WORD: usize = VERSION;
