@@ -363,9 +363,7 @@ impl Serving {
             underway,
             ..
         } = asking;
-        if let Ok(id) = HeaderValue::from_str(&request_id) {
-            parts.headers.insert(REQUEST_ID, id);
-        }
+        add_request_id(&mut parts.headers, &request_id);
         let version = parts.version;
         let wanted = Arc::clone(&self.state.settings().wanted);
         match application::ask(&listening.application, &wanted, parts, body).await {

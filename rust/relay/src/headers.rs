@@ -232,9 +232,7 @@ pub(crate) fn up(client: &HeaderMap, upstream: &Upstream, api: Api, request_id: 
         header::ACCEPT_ENCODING,
         HeaderValue::from_static("identity"),
     );
-    if let Ok(id) = HeaderValue::from_str(request_id) {
-        headers.insert(REQUEST_ID, id);
-    }
+    add_request_id(&mut headers, request_id);
     if !headers.contains_key(&TRACE_PARENT)
         && let Some(parent) = trace::parent(request_id)
     {

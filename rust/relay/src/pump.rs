@@ -487,15 +487,14 @@ impl Pump {
             if content != Content::EventStream {
                 client.keepalive.stop();
             }
+            let theirs = std::mem::take(&mut client.headers);
             if client.keepalive.has_begun() {
                 self.status = StatusCode::OK.as_u16();
             } else {
                 self.status = client.status.as_u16();
-                let theirs = std::mem::take(&mut client.headers);
                 let headers = headers::reply(theirs, client.request_id, content);
                 client.sink.start(self.status, headers);
             }
-            client.headers = HeaderMap::new();
             *client.given = None;
         }
         self.pipeline.forget_request();
