@@ -36,7 +36,9 @@ async def newest(
         query = select(ledger).order_by(ledger.c.id.desc()).limit(limit + 1)
         if before is not None:
             ids, query = ids.where(ledger.c.id < before), query.where(ledger.c.id < before)
-        floor = (await connection.execute(ids.offset(LOOKED_AT - 1).limit(1))).scalar()
+        floor = None
+        if caller is not None or result is not None:
+            floor = (await connection.execute(ids.offset(LOOKED_AT - 1).limit(1))).scalar()
         if floor is not None:
             query = query.where(ledger.c.id >= floor)
         if caller is not None:
