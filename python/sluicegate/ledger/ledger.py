@@ -174,10 +174,10 @@ class Ledger:
     def _ship_batches(self, journal: Journal, write: Write) -> None:
         """In a thread where there is a file, while `_run` waits for it; with a server on the event loop."""
         # What ends meanwhile makes a larger batch with what follows it.
-        batches = -(-journal.waiting // BATCH_ROWS)
         end = time.monotonic() + _AT_ONCE_SECONDS
-        while batches and time.monotonic() < end:
-            batches -= 1
+        for _ in range(0, journal.waiting, BATCH_ROWS):
+            if time.monotonic() >= end:
+                return
             with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
                 self._charge_unfinished(rows)
                 self._shipping.add(rows, write)

@@ -81,8 +81,8 @@ impl PyDatedRows {
         self.day_of.iter().copied().zip(rows)
     }
 
-    /// The columns that all rows have one value in, and the others that some row has a value for: Python's sqlite3
-    /// takes longer for one that is None than for any other. `sharing`: not all of them are among the others.
+    /// The columns that all rows have one value in, where they may be shared, and the others that some row has a value
+    /// for: Python's sqlite3 takes longer for one that is None than for any other.
     fn columns(&self, rows: &[LedgerRow], sharing: bool) -> (Vec<Cell>, Vec<Cell>) {
         let Some(first) = rows.first().map(Values::of) else {
             return (Vec::new(), Vec::new());
