@@ -208,6 +208,9 @@ impl Reply {
             self.facts.terminal = true;
         }
         if !self.payload.report.is_empty() {
+            if !self.is_final {
+                self.payload.report.counts.preview();
+            }
             self.tally.add(&self.payload.report, text);
             self.tally_changed = true;
         }

@@ -8,8 +8,12 @@ pub(crate) enum Count {
     Prompt,
     /// `input_tokens`: cached tokens are inside (Responses) or beside (Anthropic).
     Input,
+    /// What tools have brought into the prompt, beside `Prompt`.
+    ToolPrompt,
     Completion,
     Output,
+    /// `Output` of a preview: a final count takes its place, also where that is zero.
+    OutputSoFar,
     Total,
     /// Cached tokens that are a part of the prompt.
     Cached,
@@ -114,6 +118,12 @@ impl Counts {
             }
         }
         Some(summed)
+    }
+
+    /// They are of an event whose usage is a preview.
+    pub(crate) fn preview(&mut self) {
+        let [output, so_far] = [Count::Output, Count::OutputSoFar].map(|count| count as usize);
+        self.values.swap(output, so_far);
     }
 
     /// Whether nothing was reported.

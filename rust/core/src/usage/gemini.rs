@@ -1,5 +1,6 @@
-//! Gemini. Its own interface counts thoughts beside the candidates; its OpenAI-like one leaves them out of
-//! `completion_tokens` and names them nowhere, so that only `total_tokens` shows them.
+//! Gemini. Its own interface counts thoughts beside the candidates, and what its tools have brought into the prompt
+//! beside the prompt: the total is the sum of all four. Its OpenAI-like one leaves thoughts out of `completion_tokens`
+//! and names them nowhere, so that only `total_tokens` shows them.
 
 use super::counts::Count;
 use super::report::{Meaning, Within};
@@ -16,6 +17,7 @@ pub(super) fn meaning(within: Within, key: &[u8]) -> Option<Meaning> {
     Some(match (within, key) {
         (Within::Payload, b"usageMetadata") => Meaning::Object(UsageMetadata),
         (UsageMetadata, b"promptTokenCount") => Meaning::Count(Count::Prompt),
+        (UsageMetadata, b"toolUsePromptTokenCount") => Meaning::Count(Count::ToolPrompt),
         (UsageMetadata, b"candidatesTokenCount") => Meaning::Count(Count::Completion),
         (UsageMetadata, b"thoughtsTokenCount") => Meaning::Count(Count::Thoughts),
         (UsageMetadata, b"cachedContentTokenCount") => Meaning::Count(Count::Cached),

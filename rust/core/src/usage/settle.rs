@@ -51,7 +51,7 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
     let get = |count| counts.get(count);
     let timed_input = sum(get(Count::Evaluated), get(Count::Reused));
     let mut input = first_of([
-        get(Count::Prompt),
+        sum(get(Count::Prompt), get(Count::ToolPrompt)),
         get(Count::Input),
         get(Count::BilledInput),
         timed_input,
@@ -61,7 +61,8 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
         get(Count::Output),
         get(Count::BilledOutput),
         get(Count::Predicted),
-    ]);
+    ])
+    .or(get(Count::OutputSoFar));
     if input.is_none() && output.is_none() {
         // Of rankings, which write nothing (vLLM, Jina).
         input = get(Count::Total);
