@@ -1,9 +1,13 @@
 """What gateways count together is exact, whatever becomes of the calls by which they do it."""
 
 import asyncio
+import json
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -222,6 +226,50 @@ async def test_calls_that_fail_count_nothing_twice_and_hold_nothing(
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"{found}, not {expected}") from None
+
+
+class Refusing(RedisConnector):
+    """No server is there until `there` is set."""
+
+    there = False
+
+    def connect(self, key: str) -> RedisConnection:
+        if not self.there:
+            raise RedisFailed("on purpose")
+        return super().connect(key)
+
+
+async def test_an_outage_at_the_start_lasts_from_the_start(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A clock of the system may begin anywhere: when the machine was started, for one."""
+    monkeypatch.setattr(storage_redis, "DEADLINE_SECONDS", WAIT_SECONDS)
+    passed, began = 0.0, time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: 1e6 + passed + time.monotonic() - began)
+    monkeypatch.setattr(counting, "time", clock)
+    with (tmp_path / "log").open("w+") as file:
+        log = Log(file.fileno())
+        connector = Refusing(SecretStr(server.url))
+        counters = SharedCounters(UTC, "allow")
+        gateway = Counting(counters, connector, None, log, Metrics().counters)
+
+        async def until(lost: bool) -> None:
+            nonlocal passed
+            async with asyncio.timeout(WAIT_SECONDS):
+                while counters.lost is not lost:
+                    passed += 1.0
+                    gateway.receive()
+                    gateway.send()
+                    await asyncio.sleep(0.001)
+
+        await until(True)
+        connector.there = True
+        await until(False)
+        log.close()
+        file.seek(0)
+        [found] = [line for line in map(json.loads, file) if line["event"] == "counters_found"]
+    gateway.close()
+    assert 0 < found["seconds"] <= passed + time.monotonic() - began
 
 
 class Forgetful:

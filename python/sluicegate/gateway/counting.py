@@ -110,10 +110,12 @@ class Counting:
         self._sent: deque[_Sent] = deque()
         self._unsure: _Unsure | None = None
         self._failures = 0
-        self._beat = self._last = self._many = 0.0
-        """When the server was last told that this gateway is there, last answered, and last knew of as many
-        gateways as are believed to be there.
+        self._beat = self._many = 0.0
+        """When the server was last told that this gateway is there, and last knew of as many gateways as are
+        believed to be there.
         """
+        self._last = time.monotonic()
+        """When the server last answered; before it ever has, when it was first to be asked."""
         self._stopping = False
         self.start(lambda: None, lambda fd: None, lambda fd: None)
 
