@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from sluicegate.admission import Keyring
 from sluicegate.cli import main
 from sluicegate.config import load_data
-from sluicegate.identity import is_key
+from sluicegate.identity import is_key, secret
 
 CONFIG: dict[str, Any] = {
     "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
@@ -184,11 +184,9 @@ def test_the_audit_names_who_did_it(file: Path) -> None:
         (["keys", "create", "search", "--expires", "soon"], "not a day or a time"),
         (["keys", "create", "search", "--name", ""], "empty"),
         (["keys", "list", "--caller", "nobody"], "no caller `nobody`"),
-        (["keys", "show", "x"], "no key `x`"),
-        (["keys", "rotate", "x"], "no key `x`"),
-        (["keys", "rotate", "x", "--overlap", "soon"], "overlap"),
-        (["keys", "rotate", "x", "--overlap", "400d"], "overlap"),
-        (["keys", "revoke", "x"], "no key `x`"),
+        (["keys", "show", "0123456789ab"], "no key `0123456789ab`"),
+        (["keys", "rotate", "x"], "no such key"),
+        (["keys", "revoke", "x"], "no such key"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(file: Path, command: list[str], said: str) -> None:
@@ -198,6 +196,78 @@ def test_what_is_wrong_is_said_in_one_line(file: Path, command: list[str], said:
     assert result.stdout == ""
     assert said in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("overlap", ["soon", "400d"])
+def test_an_overlap_is_a_time(file: Path, overlap: str) -> None:
+    id = told(file, "keys", "create", "search")["id"]
+    result = run(file, "keys", "rotate", id, "--overlap", overlap)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "overlap" in result.stderr.splitlines()[-1]
+
+
+def fed(file: Path, text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--config", str(file)], input=text)
+
+
+def test_a_leaked_key_is_what_an_operator_has_in_hand(file: Path) -> None:
+    made = told(file, "keys", "create", "search")
+    id, key = made["id"], made["key"]
+    shown = told(file, "keys", "show", id)
+    for result in (
+        run(file, "keys", "show", key, "--json"),
+        fed(file, f"{key}\n", "keys", "show", "-", "--json"),
+        fed(file, f"  Bearer {key}\r\n", "keys", "show", "-", "--json"),
+    ):
+        assert json.loads(result.stdout) == shown
+        assert key[16:] not in result.output
+    second = told(file, "keys", "rotate", key, "--overlap", "90m")
+    assert second["replaces"] == id
+    revoked = fed(file, key, "keys", "revoke", "-")
+    assert (revoked.exit_code, revoked.stdout) == (0, f"{id}: revoked\n")
+    assert run(file, "keys", "revoke", second["key"]).stdout == f"{second['id']}: revoked\n"
+    assert {key["state"] for key in told(file, "keys", "list", "--all")} == {"revoked"}
+
+
+def test_what_is_no_key_here_is_not_repeated(file: Path) -> None:
+    key = told(file, "keys", "create", "search")["key"]
+    # Of another gateway, with an id that this one has, too: its checksum is right.
+    forged = key[:16] + "a" * 43
+    forged += secret._checksum(forged)
+    for command in ("show", "rotate", "revoke"):
+        for text in (forged, key[:-1], "sk-of-somebody-else", ""):
+            result = fed(file, text, "keys", command, "-")
+            assert result.exit_code == 1
+            assert "there is no such key here" in result.stderr
+            assert not text or text[16:] not in result.output
+    assert told(file, "keys", "list")[0]["state"] == "active"
+
+
+def test_a_leaked_key_of_the_configuration_is_taken_out_there(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    state = {"storage": {"directory": str(tmp_path / "state")}}
+    keys = {"keys": [{"name": "search", "key": "sk-of-search-1"}]}
+    file.write_text(yaml.safe_dump(CONFIG | state | keys))
+    [listed] = told(file, "keys", "list")
+    assert told(file, "keys", "show", "sk-of-search-1") == told(file, "keys", "show", listed["id"]) == listed
+    for command in ("revoke", "rotate"):
+        result = run(file, "keys", command, "sk-of-search-1")
+        assert result.exit_code == 1
+        assert "the key of `search` is the configuration's, in `keys`: take it out there" in result.stderr
+        assert "sk-of" not in result.output
+
+
+def test_a_right_to_a_model_that_nobody_serves_is_warned_of(file: Path) -> None:
+    said = "warning: --model names `n`, and no such model is served (served: m)"
+    for command in (
+        ("callers", "create", "lab", "--model", "n", "--model", "m"),
+        ("callers", "set", "lab", "--model", "n"),
+        ("keys", "create", "lab", "--model", "n"),
+    ):
+        result = run(file, *command)
+        assert (result.exit_code, result.stderr.splitlines()[0]) == (0, said)
+    assert "warning" not in run(file, "keys", "create", "lab", "--model", "m*").stderr
+    assert "warning" not in run(file, "callers", "set", "lab", "--team", "blue").stderr
 
 
 def test_a_key_that_nobody_asks_for_is_warned_of(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`callers` and `audit`: who may call, in the database, whether a gateway runs or not."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +50,14 @@ def allowed(limits: str | None, models: tuple[str, ...], endpoints: tuple[str, .
     return found
 
 
+def warn_of_unserved(models: Iterable[str], config: "Config") -> None:
+    """A model may be configured after whoever may use it, so a name that nobody serves is no fault."""
+    from sluicegate.config import unserved_models
+
+    for _, message, hint in unserved_models(models, config):
+        click.echo(f"warning: --model {message} ({hint})", err=True)
+
+
 @click.group()
 def callers() -> None:
     """Who may call: listing, making and changing callers of the database."""
@@ -89,7 +97,13 @@ def create(
     from sluicegate.identity import create_caller
 
     data = {"name": name, "team": team, **allowed(limits, models, endpoints)}
-    caller = on_callers(file, lambda database, config: create_caller(database, config, data, operator()))
+
+    async def make(database: "Database", config: "Config") -> "StoredCaller":
+        made = await create_caller(database, config, data, operator())
+        warn_of_unserved(models, config)
+        return made
+
+    caller = on_callers(file, make)
     _show(caller, as_json, "made")
 
 
@@ -217,9 +231,12 @@ def _limits(text: str) -> Any:
 def _change(caller: str, file: Path | None, changes: Mapping[str, Any], as_json: bool) -> None:
     from sluicegate.identity import change_caller
 
-    changed = on_callers(
-        file, lambda database, config: change_caller(database, config, caller, changes, operator())
-    )
+    async def change(database: "Database", config: "Config") -> "StoredCaller":
+        changed = await change_caller(database, config, caller, changes, operator())
+        warn_of_unserved(changes.get("models") or (), config)
+        return changed
+
+    changed = on_callers(file, change)
     _show(changed, as_json, "changed")
 
 

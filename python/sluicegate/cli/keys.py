@@ -1,7 +1,9 @@
 """`keys`: keys of callers, whether a gateway runs or not; those of the configuration are only listed."""
 
 import json
+import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from sluicegate.cli.callers import (
     operator,
     shown,
     shown_limits,
+    warn_of_unserved,
 )
 from sluicegate.cli.stores import CONFIG, show_table
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from sluicegate.identity import ConfiguredKey, MadeKey, StoredCaller, StoredKey
     from sluicegate.storage import Database
 
+# Far more than a header can carry.
+_LONGEST = 65_536
+
+_KEY = click.argument("text", metavar="KEY")
 _EXPIRES = click.option("--expires", help="When it stops working: 2027-01-31, or 2027-01-31T12:00Z.")
 
 
@@ -61,7 +68,9 @@ def create(
     async def make(database: "Database", config: "Config") -> "MadeKey":
         if not config.needs_keys:
             click.echo("warning: this configuration asks nobody for a key; say `access: keys`", err=True)
-        return await create_key(database, config, caller, data, operator())
+        made = await create_key(database, config, caller, data, operator())
+        warn_of_unserved(models, config)
+        return made
 
     made = on_callers(file, make)
     _show_made(made, as_json, f"key {made.key.id}: this is shown once")
@@ -107,14 +116,15 @@ def list_(file: Path | None, caller: str | None, ended: bool, as_json: bool) -> 
 
 
 @keys.command()
-@click.argument("id")
+@_KEY
 @CONFIG
 @JSON
-def show(id: str, file: Path | None, as_json: bool) -> None:
-    """Show what is known of a key, by its public id. The key itself is not."""
-    from sluicegate.identity import find_key
+def show(text: str, file: Path | None, as_json: bool) -> None:
+    """Show what is known of a KEY: its public id, or the key itself, as it was found somewhere.
 
-    key = on_callers(file, lambda database, config: find_key(database, id))
+    `-` reads it from standard input, so that it stands in no history of the shell.
+    """
+    key = on_callers(file, _meant(text))
     data = key.as_data(time.time())
     if as_json:
         _print(data)
@@ -125,41 +135,83 @@ def show(id: str, file: Path | None, as_json: bool) -> None:
 
 
 @keys.command()
-@click.argument("id")
+@_KEY
 @CONFIG
 @click.option(
     "--overlap", default="24h", show_default=True, help="How long the old key works on: 30m, 24h, 7d, 0."
 )
 @_EXPIRES
 @JSON
-def rotate(id: str, file: Path | None, overlap: str, expires: str | None, as_json: bool) -> None:
-    """Make a key in the place of another, and print it: it is nowhere else.
+def rotate(text: str, file: Path | None, overlap: str, expires: str | None, as_json: bool) -> None:
+    """Make a key in the place of another KEY, and print it: it is nowhere else.
 
-    It may what the old one may, and lasts as long as that one was made for.
+    KEY is the old one's public id, or the old one itself; `-` reads it from standard input. The new key may
+    what the old one may, and lasts as long as that one was made for.
     """
     from sluicegate.identity import rotate_key
 
-    made, old = on_callers(
-        file,
-        lambda database, config: rotate_key(database, id, operator(), overlap=overlap, expires=expires),
-    )
+    meant = _meant(text)
+
+    async def rotated(database: "Database", config: "Config") -> "tuple[MadeKey, StoredKey]":
+        id = _of_database(await meant(database, config)).id
+        return await rotate_key(database, id, operator(), overlap=overlap, expires=expires)
+
+    made, old = on_callers(file, rotated)
     ends = old.as_data(time.time())["expires"]
-    _show_made(made, as_json, f"key {made.key.id}: this is shown once; the old key {id} works until {ends}")
+    note = f"key {made.key.id}: this is shown once; the old key {old.id} works until {ends}"
+    _show_made(made, as_json, note)
 
 
 @keys.command()
-@click.argument("id")
+@_KEY
 @CONFIG
 @JSON
-def revoke(id: str, file: Path | None, as_json: bool) -> None:
-    """End a key at once and for good, by its public id. Running gateways know within two seconds."""
+def revoke(text: str, file: Path | None, as_json: bool) -> None:
+    """End a KEY at once and for good. Running gateways know within two seconds.
+
+    KEY is its public id, or the key itself, as it was found somewhere; `-` reads it from standard input, so
+    that it stands in no history of the shell.
+    """
     from sluicegate.identity import revoke_key
 
-    key = on_callers(file, lambda database, config: revoke_key(database, id, operator()))
+    meant = _meant(text)
+
+    async def revoked(database: "Database", config: "Config") -> "StoredKey":
+        return await revoke_key(database, _of_database(await meant(database, config)).id, operator())
+
+    key = on_callers(file, revoked)
     if as_json:
         _print(key.as_data(time.time()))
     else:
         click.echo(f"{key.id}: revoked")
+
+
+def _meant(text: str) -> "Callable[[Database, Config], Awaitable[StoredKey | ConfiguredKey]]":
+    """Finds the key that the argument KEY means; `-` is read now."""
+    if text == "-":
+        if sys.stdin.isatty():
+            text = click.prompt("key", hide_input=True, err=True)
+        else:
+            text = sys.stdin.readline(_LONGEST)
+    text = text.strip().removeprefix("Bearer ")
+
+    async def find(database: "Database", config: "Config") -> "StoredKey | ConfiguredKey":
+        from sluicegate.identity import key_meant
+
+        return await key_meant(database, config, text)
+
+    return find
+
+
+def _of_database(key: "StoredKey | ConfiguredKey") -> "StoredKey":
+    from sluicegate.identity import ConfiguredKey, Conflict
+
+    if isinstance(key, ConfiguredKey):
+        raise Conflict(
+            f"the key of `{key.caller}` is the configuration's, in `keys`: take it out there, "
+            "which a running gateway sees"
+        )
+    return key
 
 
 def _show_made(made: "MadeKey", as_json: bool, note: str) -> None:

@@ -38,6 +38,7 @@ from sluicegate.config.profiles import (
 )
 from sluicegate.config.quantities import TIME
 from sluicegate.config.redis_url import RedisUrl
+from sluicegate.config.rights import unserved_models
 from sluicegate.config.root import (
     Config,
     CostConfig,
@@ -119,5 +120,6 @@ __all__ = [
     "profiles",
     "settings",
     "spelled",
+    "unserved_models",
     "wildcard_matches",
 ]

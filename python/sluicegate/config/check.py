@@ -14,6 +14,7 @@ from sluicegate.config.environment import expand
 from sluicegate.config.names import matches
 from sluicegate.config.nearest import close_to, nearest, shape
 from sluicegate.config.profiles import profile
+from sluicegate.config.rights import unserved_models
 from sluicegate.config.root import Config
 from sluicegate.config.section import Section
 from sluicegate.config.source import Place, Source, read
@@ -165,6 +166,10 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
                 "is given to nobody here",
                 "give it to somebody, or say `access: keys` where callers are made by commands",
             )
+    for section, users in (("callers", config.callers), ("keys", config.keys)):
+        for index, user in enumerate(users):
+            for number, message, hint in unserved_models(user.models or (), config):
+                yield source.fault((section, index, "models", number), message, hint)
     if not source.ends_whole:
         yield source.fault(
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"

@@ -1,16 +1,26 @@
 """What may have been meant: the nearest setting to a name that is not known, and what a place may hold."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
+from sluicegate.config.callers import CallerConfig, KeyConfig, TeamConfig, UsersConfig
+from sluicegate.config.ledger import StorageConfig
+from sluicegate.config.limits import LimitSet
 from sluicegate.config.messages import MessagesConfig
 from sluicegate.config.models import ModelConfig, RouteConfig
-from sluicegate.config.root import Config
+from sluicegate.config.root import Config, StoreConfig
 from sluicegate.config.section import Section
-from sluicegate.config.server import ServerConfig
+from sluicegate.config.server import ServerConfig, TlsConfig
 from sluicegate.config.settings import settings
+from sluicegate.config.source import spell
 from sluicegate.config.upstream import UpstreamConfig
+
+# How much somebody may use is said once, in `limits`, and named where it is to hold.
+_OF_LIMITS = dict.fromkeys(
+    ("budget", "max_budget", "limit", "rate_limit", "cost", "requests", "tokens", "concurrent", "rpm", "tpm"),
+    "limits",
+)
 
 # The names that other gateways and clients have for settings, and that look like none of ours.
 _ELSEWHERE: Mapping[type[Section], Mapping[str, str]] = {
@@ -26,7 +36,41 @@ _ELSEWHERE: Mapping[type[Section], Mapping[str, str]] = {
         "costs": "prices",
         "listen": "server.host",
         "bind": "server.host",
+        "host": "server.host",
+        "port": "server.port",
+        "tls": "server.tls",
+        "url": "upstreams.NAME.base_url",
         "logging": "server.log",
+        "budget": "limits",
+        "budgets": "limits",
+        "rate_limits": "limits",
+        "fallbacks": "models",
+        "redis": "storage.counters",
+        "database_url": "storage.database",
+    },
+    TeamConfig: _OF_LIMITS,
+    CallerConfig: {**_OF_LIMITS, "enabled": "disabled", "allowed_models": "models"},
+    KeyConfig: {**_OF_LIMITS, "token": "key", "secret": "key", "value": "key", "caller": "name"},
+    UsersConfig: _OF_LIMITS,
+    LimitSet: {
+        "budget": "cost",
+        "max_budget": "cost",
+        "usd": "cost",
+        "rpm": "requests",
+        "tpm": "tokens",
+        "concurrency": "concurrent",
+        "max_parallel_requests": "concurrent",
+    },
+    TlsConfig: {"certificate": "cert_file", "private_key": "key_file", "ca_file": "client_ca_file"},
+    StorageConfig: {"url": "database", "path": "directory", "redis": "counters", "redis_url": "counters"},
+    StoreConfig: {"database": "url", "enabled": "store"},
+    ModelConfig: {
+        "fallback": "routes",
+        "fallbacks": "routes",
+        "strategy": "policy",
+        "routing_strategy": "policy",
+        "retries": "retry",
+        "num_retries": "retry",
     },
     ServerConfig: {
         "listen": "host",
@@ -77,13 +121,48 @@ def nearest(loc: tuple[str | int, ...]) -> str | None:
     if name.replace("-", "_") in elsewhere:
         return f"did you mean `{elsewhere[name.replace('-', '_')]}`?"
     known = list(section.model_fields)
-    # A setting of this very name that is one of a member's, or stands in another section.
-    below = [one.path for one in settings(section) if "." in one.path and one.path.rpartition(".")[2] == name]
-    beside = [one.path for one in settings() if one.path.rpartition(".")[2] == name]
-    close = close_to(name, known)
-    if close is None and (below or beside):
-        return f"did you mean `{(below or beside)[0]}`?"
-    return close or f"known: {', '.join(sorted(known))}"
+    everywhere = [one.path for one in settings() if one.path.rpartition(".")[2] == name]
+    # What is a setting's name somewhere is no slip of the keyboard: `cost` does not mean `host`.
+    close = close_to(name, known, 0.85 if everywhere else 0.7)
+    if close is not None:
+        return close
+    longer = [one for one in known if name in one.split("_")]
+    if 0 < len(longer) <= 2:
+        return f"did you mean {' or '.join(f'`{one}`' for one in longer)}?"
+    moved = _moved(loc, section, name, everywhere)
+    return f"did you mean `{moved}`?" if moved else f"known: {', '.join(sorted(known))}"
+
+
+def _moved(
+    loc: tuple[str | int, ...], section: type[Section], name: str, everywhere: Sequence[str]
+) -> str | None:
+    """Where a setting of this very name is, and only one that is likely to be meant. A word such as `budget`
+    means something else in each section that has it.
+    """
+    below = [
+        one.path
+        for one in settings(section)
+        if one.path.count(".") == 1 + one.path.count(".NAME") and one.path.endswith(f".{name}")
+    ]
+    if len(below) == 1:
+        return below[0]
+    # What stands one level too deep. The whole file is around `server`, but hardly meant within `teams.blue`.
+    for length in range(len(loc) - 2, 0 if len(loc) > 2 else -1, -1):
+        around = _section(loc[:length])
+        if around is not None and name in around.model_fields:
+            return spell((*loc[:length], name))
+    near = [path for path in everywhere if _is_near(path, str(loc[0]), name)]
+    return near[0] if len(near) == 1 else None
+
+
+def _is_near(path: str, place: str, name: str) -> bool:
+    """Whether the setting at `path` may be looked for in the top-level section `place`: what concerns models
+    is often said of upstreams, and the other way round, and a name of several words means one thing.
+    """
+    top = path.partition(".")[0]
+    if path.count(".") != 1 + path.count(".NAME"):
+        return False
+    return "_" in name or {top, place} == {"models", "upstreams"}
 
 
 def shape(loc: tuple[str | int, ...]) -> str | None:
@@ -111,9 +190,9 @@ def _form(section: type[Section]) -> str:
     return "{" + ", ".join(f"{name}: …" for name in required) + "}" if required else ""
 
 
-def close_to(name: str, known: list[str]) -> str | None:
+def close_to(name: str, known: list[str], cutoff: float = 0.7) -> str | None:
     """A hint with the one of `known` that is most like `name`; None where none is."""
-    close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    close = get_close_matches(name.lower(), known, n=1, cutoff=cutoff)
     return f"did you mean `{close[0]}`?" if close else None
 
 

@@ -13,10 +13,11 @@ class NoSuchCaller(IdentityError):
 
 
 class NoSuchKey(IdentityError):
-    """No public id of a key."""
+    """Neither a public id of a key nor a key itself."""
 
-    def __init__(self, id: str) -> None:
-        super().__init__(f"there is no key `{id}`")
+    def __init__(self, id: str = "") -> None:
+        """`id`: only what can be no secret."""
+        super().__init__(f"there is no key `{id}`" if id else "there is no such key here")
 
 
 class Conflict(IdentityError):

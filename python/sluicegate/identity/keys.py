@@ -27,7 +27,7 @@ from sluicegate.identity.model import (
     validated,
 )
 from sluicegate.identity.schema import keys
-from sluicegate.identity.secret import configured_key_id, new_key
+from sluicegate.identity.secret import configured_key_id, new_key, public_id
 from sluicegate.storage import Database
 
 OVERLAP_SECONDS = RotationFields().overlap
@@ -77,6 +77,25 @@ async def find_key(database: Database, id: str) -> StoredKey:
         raise NoSuchKey(id)
     async with database.read("key") as connection:
         return await _key_on(connection, id)
+
+
+async def key_meant(database: Database, config: Config, text: str) -> StoredKey | ConfiguredKey:
+    """The key with this public id, or the key that `text` itself is, as a client sends it.
+
+    Raises `NoSuchKey`, whose message repeats nothing that may be a secret, and `StoreUnavailable`.
+    """
+    digest = hashlib.sha256(text.encode()).digest()
+    ids = (text, configured_key_id(digest))
+    for configured in configured_keys(config):
+        if configured.id in ids:
+            return configured
+    id = public_id(text)
+    if not id:
+        raise NoSuchKey
+    key = await find_key(database, id)
+    if id != text and key.digest != digest:
+        raise NoSuchKey
+    return key
 
 
 async def create_key(

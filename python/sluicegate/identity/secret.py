@@ -19,6 +19,8 @@ _SECRET = 43
 _CHECKSUM = 6
 _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_ID}}}-[0-9A-Za-z]{{{_SECRET + _CHECKSUM}}}")
 
+_PUBLIC = re.compile(rf"[0-9A-Za-z]{{{_ID}}}")
+
 
 class NewKey(NamedTuple):
     """A key, which is shown once, and what is kept of it."""
@@ -47,6 +49,13 @@ def configured_key_id(digest: bytes) -> str:
 def is_key(text: str) -> bool:
     """Whether `text` has the form of such a key, with the right checksum."""
     return _FORM.fullmatch(text) is not None and text[-_CHECKSUM:] == _checksum(text[:-_CHECKSUM])
+
+
+def public_id(text: str) -> str:
+    """The id in a key, or the id that `text` is itself; empty: it is neither."""
+    if is_key(text):
+        return text[len(PREFIX) :][:_ID]
+    return text if _PUBLIC.fullmatch(text) else ""
 
 
 def random_text(length: int) -> str:
