@@ -519,8 +519,9 @@ class RequestRecord:
 
     def __new__(
         cls, request_id: str, endpoint: str, status: int, result: str, duration: float, *,
-        key: str | None = None, model: str = "", requested_model: str | None = None,
-        code: str | None = None, path: str | None = None, response_id: str | None = None,
+        id: str | None = None, caller: str | None = None, key_id: str | None = None, model: str = "",
+        requested_model: str | None = None, code: str | None = None, path: str | None = None,
+        response_id: str | None = None,
         client_left: bool = False, stalled: bool = False, upstream: str = "",
         upstream_model: str = "", upstream_request_id: str | None = None, attempts: int = 0,
         tries: Sequence[_Try] = ..., fault: str | None = None, left_out: Sequence[str] = ...,
@@ -538,8 +539,12 @@ class RequestRecord:
     result: Final[str]
     """One of `sluicegate.telemetry.Result`."""
     duration: Final[float]
-    key: Final[str | None]
-    """The name of the caller's key."""
+    id: Final[str | None]
+    """Of its row in the ledger, where it has one."""
+    caller: Final[str | None]
+    """The caller's name."""
+    key_id: Final[str | None]
+    """Of the caller's key, and no secret."""
     model: Final[str]
     """The public name, where it is a configured one; a metric label, so nothing a client can make up."""
     requested_model: Final[str | None]
@@ -823,6 +828,9 @@ class JournalEntry:
     nothing.
     """
 
+    id: Final[str]
+    """Of its row in the ledger."""
+
 @final
 class JournalBatch:
     """What is over and on its way to the ledger."""
@@ -1100,15 +1108,18 @@ class Ended:
         self,
         result: str,
         *,
-        key: str | None = None,
+        id: str | None = None,
+        caller: str | None = None,
+        key_id: str | None = None,
         model: str = "",
         requested_model: str | None = None,
         code: str | None = None,
         response_id: str | None = None,
         price: tuple[str | None, bool] | None = None,
     ) -> RequestRecord:
-        """The record of this request. `code`: in place of the outcome's; `price`: what it cost and whether
-        that is known, in place of the outcome's. With a `response_id` no client can have left.
+        """The record of this request. `id`: of its entry in the journal, if it has one; `code`: in place of
+        the outcome's; `price`: what it cost and whether that is known, in place of the outcome's. With a
+        `response_id` no client can have left.
         """
 
 @final

@@ -184,7 +184,7 @@ async def test_a_version_is_said_even_where_the_client_says_none(wire: WireStand
 @pytest.mark.parametrize("key", ["x-api-key: sk-client", "authorization: Bearer sk-client"])
 async def test_a_client_presents_its_key_in_either_header(wire: WireStand, key: str) -> None:
     exchange = await ask(wire, Script(tokens=1), headers=(key,))
-    assert (exchange.reply.status, exchange.line["key"]) == (200, "team")
+    assert (exchange.reply.status, exchange.line["caller"]) == (200, "team")
     assert "sk-client" not in str(wire.request.headers)
 
 

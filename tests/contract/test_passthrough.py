@@ -121,7 +121,7 @@ async def test_each_method_is_forwarded(wire: WireStand, method: str) -> None:
     request = wire.request.request
     assert (request.method, wire.request.path, request.body) == (method, "/v1/files/file-1", sent or b"")
     assert (line["endpoint"], line["result"], line["upstream"]) == ("files", "ok", "keyed")
-    assert line["key"] == "any"
+    assert line["caller"] == "any"
     assert "model" not in line
     assert "fault" not in line, "what is in it is its client's business"
 
@@ -195,7 +195,7 @@ async def test_an_upstream_of_messages_alone_is_asked_as_one(wire: WireStand) ->
     script = body(dumps({"type": "message_batch", "id": "msgbatch_1"}), content_type=JSON)
     given = (VERSION, "anthropic-beta: files", "x-api-key: sk-any")
     reply, line = await ask(wire, script, "POST", BATCHES, b'{"requests":[]}', given, key=None)
-    assert (reply.status, line["endpoint"], line["key"]) == (200, "message_batches", "any")
+    assert (reply.status, line["endpoint"], line["caller"]) == (200, "message_batches", "any")
     headers = sent_up(wire)
     assert headers["x-api-key"] == ["sk-claude"]
     assert (headers["anthropic-version"], headers["anthropic-beta"]) == (["2023-06-01"], ["files"])
@@ -327,7 +327,7 @@ async def test_whose_rights_do_not_name_it_is_refused(
 
 async def test_whose_rights_name_it_may_call(wire: WireStand) -> None:
     reply, line = await ask(wire, body(b"{}", content_type=JSON), "GET", "/v1/files", key="sk-named")
-    assert (reply.status, line["key"]) == (200, "named")
+    assert (reply.status, line["caller"]) == (200, "named")
 
 
 async def test_it_counts_towards_limits(wire: WireStand) -> None:

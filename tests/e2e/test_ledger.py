@@ -68,6 +68,26 @@ async def test_what_it_refuses_by_itself_has_no_row(tmp_path: Path) -> None:
         assert [row["request_id"] for row in rows(tmp_path)] == ["known"]
 
 
+async def test_the_log_tells_repeats_of_one_request_id_apart(tmp_path: Path) -> None:
+    keys = [{"name": "ann", "key": "sk-ann", "limits": "two"}]
+    limits = {"two": {"requests": "2/hour"}}
+    async with upstream(tmp_path) as up:
+        config = configured(tmp_path, up.base_url, keys=keys, limits=limits)
+        async with serving(config, tmp_path) as gateway:
+            gateway.client.headers["authorization"] = "Bearer sk-ann"
+            assert [await asked(gateway, "again") for _ in range(3)] == [200, 200, 429]
+            await gateway.wait_request(3)
+            found = await settled(tmp_path, lambda found: len(found) == 2)
+            lines = gateway.find(event="request")
+            assert [line.get("id") for line in lines] == [*(row["id"] for row in found), None]
+            assert {(line["caller"], line["key_id"]) for line in lines} == {
+                (row["caller"], row["key_id"]) for row in found
+            }
+            # What a limit refuses has no price to lack.
+            assert gateway.find(event="unpriced") == []
+            assert (await gateway.metrics()).value("sluicegate_unpriced_requests_total") == 0
+
+
 async def test_a_client_that_leaves_is_billed_for_what_was_counted(tmp_path: Path) -> None:
     async with (
         upstream(tmp_path, Script(tokens=100_000, pace=0.01)) as up,

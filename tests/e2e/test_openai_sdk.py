@@ -69,7 +69,7 @@ async def test_a_completion_has_its_text_its_usage_and_its_cost(sdk: Stand) -> N
         "reasoning_cost": 0,
     }
     line = await sdk.line(completion._request_id)
-    assert (line["key"], line["cost"], line["result"]) == ("team", "0.000096", "ok")
+    assert (line["caller"], line["cost"], line["result"]) == ("team", "0.000096", "ok")
 
 
 async def test_the_synchronous_client_sees_the_same(sdk: Stand) -> None:

@@ -45,7 +45,7 @@ async def test_a_response_has_its_text_its_usage_and_its_cost(sdk: Stand, model:
     assert response.usage.input_tokens_details.cached_tokens == 40
     assert extra(response.usage)["cost"] == COST
     line = await sdk.line(response._request_id)
-    assert (line["key"], line["endpoint"], line["cost"]) == ("team", "responses", "0.000096")
+    assert (line["caller"], line["endpoint"], line["cost"]) == ("team", "responses", "0.000096")
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -50,7 +50,7 @@ async def test_the_files_of_the_openai_sdk(
     assert upstream.requests[-1].request.method == "DELETE"
     lines = [await running.wait_request(number, endpoint="files") for number in range(1, 6)]
     assert {line["result"] for line in lines} == {"ok"}
-    assert {line["key"] for line in lines} == {"team"}
+    assert {line["caller"] for line in lines} == {"team"}
 
 
 async def test_over_http2(gateway: StartGateway, upstream: ScriptedUpstream, config: dict[str, Any]) -> None:

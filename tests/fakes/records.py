@@ -9,7 +9,8 @@ NASTY = 'a"b\\c\n\u2028\x00\x7fé😀'
 def full_record() -> RequestRecord:
     return RequestRecord(
         endpoint="chat_completions", status=200, result="ok", duration=1.0,
-        request_id=NASTY, key=NASTY, upstream=NASTY, upstream_model=NASTY, upstream_request_id=NASTY,
+        request_id=NASTY, id=NASTY, caller=NASTY, key_id=NASTY,
+        upstream=NASTY, upstream_model=NASTY, upstream_request_id=NASTY,
         model=NASTY, code=NASTY, finish_reason=NASTY, upstream_cost=NASTY, fault="reset",
         tries=[(NASTY, NASTY, "connect", None, "dns", 0.0, 0.5), ("b", "m", "status", 503, None, 0.5, 0.25),
                (NASTY, NASTY, "reset", None, "closed", 0.75, 0.25)], path=NASTY,

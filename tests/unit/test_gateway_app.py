@@ -166,7 +166,7 @@ async def test_every_endpoint_records_each_request_once(
     [line] = await served.requests()
     assert (line["request_id"], line["endpoint"], line["status"]) == ("r-1", endpoint, status)
     assert (line["result"], line.get("code")) == (result, code)
-    assert line.get("key") == ("team" if headers and endpoint != "other" else None)
+    assert line.get("caller") == ("team" if headers and endpoint != "other" else None)
     counted = {"endpoint": endpoint, "status": str(status), "result": result}
     assert (await served.metrics()).value("sluicegate_requests_total", **counted) == 1
 
@@ -399,7 +399,7 @@ async def test_what_runs_during_a_reload_goes_on_with_what_it_began_with(start_g
     reloaded.set()
     assert (await call).status == 200
     [line] = await served.requests()
-    assert (line["key"], line["model"]) == ("team", "small")
+    assert (line["caller"], line["model"]) == ("team", "small")
 
 
 async def test_what_runs_past_the_drain_deadline_is_ended_and_recorded(start_gateway: Start) -> None:

@@ -197,7 +197,7 @@ async def test_what_the_front_refuses_by_itself_is_recorded(start_gateway: Start
     outcome = unforwarded(401, code="invalid_api_key")
     gateway.front.decisions.put(Ended(100, None, "", "r-2", b"?" * 32, "small", outcome))
     first, second = await gateway.requests()
-    assert (first["request_id"], first["key"], first["code"]) == ("r-1", "team", "request_too_large")
+    assert (first["request_id"], first["caller"], first["code"]) == ("r-1", "team", "request_too_large")
     assert (first["result"], first["endpoint"]) == ("refused", "chat_completions")
     assert (second["status"], second["code"], second["endpoint"]) == (401, "invalid_api_key", "other")
     assert second.keys().isdisjoint({"key", "model", "requested_model"})

@@ -32,7 +32,7 @@ async def test_every_key_works_and_is_named_in_the_log(start_gateway: Start) -> 
     gateway = start_gateway()
     for key in ("sk-team", "sk-other"):
         assert (await gateway.chat(headers={"authorization": f"bearer {key}"})).status == 200
-    assert {line["key"] for line in await gateway.requests()} == {"team", "other"}
+    assert {line["caller"] for line in await gateway.requests()} == {"team", "other"}
 
 
 async def test_without_configured_keys_anyone_is_served(start_gateway: Start) -> None:
@@ -200,9 +200,10 @@ async def test_one_line_says_all_about_a_request(start_gateway: Start) -> None:
     [line] = await gateway.requests()
     metrics = await gateway.metrics()
     del line["time"]
+    assert len(line.pop("key_id")) == 32, "what stands for a key of the configuration"
     assert line == {
         "level": "info", "event": "request", "request_id": "abc-3", "endpoint": "chat_completions",
-        "status": 200, "result": "ok", "duration": 1.2, "key": "team", "model": "small",
+        "status": 200, "result": "ok", "duration": 1.2, "caller": "team", "model": "small",
         "upstream": "local", "upstream_model": "m-small", "upstream_request_id": "up-1", "attempts": 1,
         "streamed": True, "finish_reason": "stop", "time_to_first_token": 0.1, "inter_token_latency": 0.1,
         "longest_gap": 0.3, "input_tokens": 1000, "cached_input_tokens": 400, "output_tokens": 50,

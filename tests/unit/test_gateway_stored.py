@@ -111,7 +111,7 @@ async def test_responses_belong_to_an_id_or_a_key_and_to_no_name(
     id = (await first.create(background=background)).json()["id"]
     await first.until(id, "completed")
     if background:
-        assert [line["key"] for line in await runs(first.gateway)] == ["team"]
+        assert [line["caller"] for line in await runs(first.gateway)] == ["team"]
     await first.gateway.lines()
     key |= after
     second = Client(stored(keys=[key]))
@@ -157,7 +157,7 @@ async def test_an_id_that_cannot_be_stored_is_refused_by_name(
     assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_value", param)
     assert not any(exchange.attempts for exchange in client.gateway.front.exchanges)
     [line] = await runs(client.gateway)
-    assert (line["status"], line["result"], line["key"]) == (400, "refused", "team")
+    assert (line["status"], line["result"], line["caller"]) == (400, "refused", "team")
 
 
 async def test_half_a_pair_in_a_text_is_kept_as_it_is(stored: Any) -> None:
@@ -202,7 +202,7 @@ async def test_what_continues_nothing_that_is_known_is_refused(stored: Any) -> N
     refused = await client.create(previous_response_id="resp_none")
     assert (refused.status, refused.error["code"]) == (400, "previous_response_not_found")
     [line] = await runs(client.gateway)
-    assert (line["status"], line["code"], line["model"], line["key"]) == (
+    assert (line["status"], line["code"], line["model"], line["caller"]) == (
         400, "previous_response_not_found", "small", "team",
     )  # fmt: skip
 
@@ -261,10 +261,10 @@ async def test_a_background_response_has_one_record_that_of_its_run(stored: Any)
     assert exchange.forwarded["keep"] is None, "it is kept as it comes"
     assert json.loads(exchange.body)["stream"] is True
     [line] = await runs(client.gateway)
-    assert (line["response_id"], line["result"], line["key"], line["model"]) == (id, "ok", "team", "small")
+    assert (line["response_id"], line["result"], line["caller"], line["model"]) == (id, "ok", "team", "small")
     assert "client_left" not in line
     [accepted] = [line for line in await client.gateway.lines() if line["event"] == "accepted"]
-    assert (accepted["response_id"], accepted["key"], accepted["model"]) == (id, "team", "small")
+    assert (accepted["response_id"], accepted["caller"], accepted["model"]) == (id, "team", "small")
     assert accepted["request_id"] == line["request_id"]
 
 

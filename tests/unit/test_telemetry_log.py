@@ -96,8 +96,8 @@ def test_a_cost_is_told_as_exact_text() -> None:
 def test_every_field_is_told_as_valid_json() -> None:
     assert request_fields(full_record()) == {
         "request_id": NASTY, "endpoint": "chat_completions", "status": 200, "result": "ok", "duration": 1.0,
-        "key": NASTY, "model": NASTY, "code": NASTY, "client_left": True, "stalled": True,
-        "response_id": NASTY, "upstream": NASTY,
+        "id": NASTY, "caller": NASTY, "key_id": NASTY, "model": NASTY, "code": NASTY, "client_left": True,
+        "stalled": True, "response_id": NASTY, "upstream": NASTY,
         "upstream_model": NASTY, "upstream_request_id": NASTY, "attempts": 3, "streamed": True,
         "fault": "reset", "fault_reason": "closed", "path": NASTY,
         "failed_attempts": [f"{NASTY}: connect", "b: status"],

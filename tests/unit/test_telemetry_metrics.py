@@ -43,6 +43,14 @@ async def test_requests_are_counted_by_status_and_result() -> None:
     assert samples.value(name, status="502", result="failed", **WHERE) == 1
 
 
+async def test_what_no_upstream_was_asked_about_lacks_no_price() -> None:
+    metrics = Metrics()
+    refused = RequestRecord("r", "chat_completions", 429, "refused", 0.1, model="m")
+    assert refused.priced
+    metrics.record(refused)
+    assert (await scrape(metrics)).value("sluicegate_unpriced_requests_total") == 0
+
+
 async def test_a_second_scrape_counts_nothing_twice() -> None:
     metrics = Metrics()
     metrics.record(record(input_tokens=5, cost="0.25", fault="reset"))

@@ -21,7 +21,7 @@ from sluicegate.gateway.asgi import (
 from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.gateway.errors import ErrorReply, Form, Refused
 from sluicegate.gateway.forms import form_of, form_of_client, in_form
-from sluicegate.gateway.recording import LONGEST_NAME, result_of
+from sluicegate.gateway.recording import LONGEST_NAME, names_of, result_of
 from sluicegate.gateway.refusal import refuse
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model
@@ -139,7 +139,7 @@ class AppRequest:
             status,
             "client_left" if left else result_of(status),
             perf_counter() - self._started,
-            key=None if self.caller is None else self.caller.name,
+            **names_of(self.caller),
             model=self.model,
             requested_model=self.requested_model,
             code=code,

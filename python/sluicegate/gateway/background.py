@@ -16,7 +16,7 @@ from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RESPONSES_PATH
 from sluicegate.gateway.errors import ErrorReply, Refused
-from sluicegate.gateway.recording import result_of
+from sluicegate.gateway.recording import names_of, result_of
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
 from sluicegate.offload import offload
@@ -99,7 +99,11 @@ class Background:
         # Its record is that of its run.
         asked.recorded = True
         state.log.info(
-            "accepted", request_id=asked.request_id, response_id=id, key=caller.name, model=model.name
+            "accepted",
+            request_id=asked.request_id,
+            response_id=id,
+            **names_of(caller),
+            model=model.name,
         )
         if request.stream:
             events = await state.responses.follow(id, owner, -1)
@@ -158,7 +162,7 @@ class Background:
             reply.status,
             result_of(reply.status),
             seconds,
-            key=caller.name,
+            **names_of(caller),
             model=label,
             requested_model=None if label == entry.model else entry.model,
             code=reply.code,

@@ -67,7 +67,7 @@ class Call:
 
     __slots__ = (
         "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "lease", "model",
-        "plan", "priced_usage", "route", "run", "serving", "streams", "tried",
+        "plan", "priced_usage", "route", "row", "run", "serving", "streams", "tried",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
@@ -87,6 +87,8 @@ class Call:
         self.plan: Plan | None = None
         self.route: Route | None = None
         """The one that serves, or was tried last."""
+        self.row: str | None = None
+        """The id of its row in the ledger."""
         self.tried: Sequence[tuple[bytes, bytes]] = ()
         """What a reply says of that."""
         self.streams = False

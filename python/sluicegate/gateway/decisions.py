@@ -267,6 +267,8 @@ class Decider:
         except LedgerFull:
             self._refuse(call, errors.ledger_full())
             return
+        if entry is not None:
+            call.row = entry.id
         told = route, pricing, last, trial, after, call.tried, call.lease, entry
         if arrived.endpoint == "responses":
             run = call.run

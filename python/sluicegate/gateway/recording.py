@@ -1,6 +1,7 @@
 """From the end of a request to its record."""
 
 from decimal import Decimal
+from typing import TypedDict
 
 from sluicegate._core import Ended, Fault, Outcome, Usage
 from sluicegate.admission import Caller
@@ -46,6 +47,20 @@ def result_of(status: int) -> Result:
     return "failed" if status >= 500 else "refused" if status >= 400 else "ok"
 
 
+class Names(TypedDict):
+    """Whose a request is, as its record and its row in the ledger say it."""
+
+    caller: str | None
+    key_id: str | None
+
+
+def names_of(caller: Caller | None) -> Names:
+    """None: nobody that is known."""
+    if caller is None:
+        return {"caller": None, "key_id": None}
+    return {"caller": caller.name, "key_id": caller.key_id or None}
+
+
 def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     """The record of a request that was decided about. `serving`: of the call."""
     outcome = ended.outcome
@@ -60,7 +75,8 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     counted = not call.counts or outcome.fault is None or not cannot_count(outcome.fault)
     return ended.record(
         _outcome_result(outcome, run) if counted else "refused",
-        key=None if caller is None else caller.name,
+        id=call.row,
+        **names_of(caller),
         model=label,
         requested_model=requested,
         code=call.code,
@@ -74,15 +90,15 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
 def undecided_record(ended: Ended, serving: Serving) -> RequestRecord:
     """The record of a request that the front refused before anybody was asked."""
     caller = serving.admission.identify(ended.key, ended.key is not None)
-    key, model, requested = None, "", None
-    if isinstance(caller, Caller):
-        key = caller.name
-        if ended.model:
-            found = serving.models.find(ended.model)
-            model = "" if found is None else found.label
-            if model != ended.model:
-                requested = ended.model[:LONGEST_NAME]
-    return ended.record(_outcome_result(ended.outcome, None), key=key, model=model, requested_model=requested)
+    known = caller if isinstance(caller, Caller) else None
+    model, requested = "", None
+    if known is not None and ended.model:
+        found = serving.models.find(ended.model)
+        model = "" if found is None else found.label
+        if model != ended.model:
+            requested = ended.model[:LONGEST_NAME]
+    result = _outcome_result(ended.outcome, None)
+    return ended.record(result, **names_of(known), model=model, requested_model=requested)
 
 
 def _outcome_result(outcome: Outcome, run: Run | None) -> Result:

@@ -406,13 +406,16 @@ impl PyEnded {
     }
 
     #[pyo3(signature = (
-        result, *, key=None, model="", requested_model=None, code=None, response_id=None, price=None
+        result, *, id=None, caller=None, key_id=None, model="", requested_model=None, code=None, response_id=None,
+        price=None
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn record(
         &self,
         result: String,
-        key: Option<String>,
+        id: Option<String>,
+        caller: Option<String>,
+        key_id: Option<String>,
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
@@ -425,7 +428,9 @@ impl PyEnded {
             endpoint,
             &self.outcome.get().inner,
             result,
-            key,
+            id,
+            caller,
+            key_id,
             model,
             requested_model,
             code,

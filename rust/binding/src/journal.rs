@@ -156,6 +156,8 @@ fn attempt(tried: &Try) -> Attempt<&str> {
 
 #[pyclass(name = "JournalEntry", module = "sluicegate._core", frozen)]
 pub(crate) struct PyEntry {
+    #[pyo3(get)]
+    id: String,
     account: Mutex<Option<Box<Account>>>,
 }
 
@@ -241,6 +243,7 @@ impl PyJournal {
         ];
         let entry = self.inner.open(&opening, &texts).ok()?;
         Some(PyEntry {
+            id: entry.id().to_string(),
             account: Mutex::new(Some(Box::new(Account {
                 entry,
                 opened: Instant::now(),

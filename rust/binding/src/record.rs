@@ -24,7 +24,9 @@ pub(crate) struct PyRecord {
     result: String,
     #[pyo3(get)]
     duration: f64,
-    key: Option<String>,
+    id: Option<String>,
+    caller: Option<String>,
+    key_id: Option<String>,
     model: String,
     requested_model: Option<String>,
     code: Option<String>,
@@ -46,7 +48,9 @@ impl PyRecord {
         endpoint: &str,
         outcome: &Outcome,
         result: String,
-        key: Option<String>,
+        id: Option<String>,
+        caller: Option<String>,
+        key_id: Option<String>,
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
@@ -58,7 +62,7 @@ impl PyRecord {
             attempts = Attempts::of(outcome);
             if let Some((cost, priced)) = price {
                 attempts.cost = cost;
-                attempts.priced = priced;
+                attempts.unpriced = !priced;
             }
         }
         PyRecord {
@@ -67,7 +71,10 @@ impl PyRecord {
             status: outcome.status,
             result,
             duration: outcome.duration.as_secs_f64(),
-            key,
+            // A request of which no upstream has heard has no row.
+            id: id.filter(|_| outcome.attempts > 0),
+            caller,
+            key_id,
             model: model.into(),
             requested_model,
             code: code.or_else(|| outcome.code.map(Into::into)),
@@ -86,7 +93,9 @@ impl PyRecord {
         line.number("status", self.status);
         line.text("result", &self.result);
         line.seconds("duration", self.duration);
-        line.text_of("key", self.key.as_deref());
+        line.text_of("id", self.id.as_deref());
+        line.text_of("caller", self.caller.as_deref());
+        line.text_of("key_id", self.key_id.as_deref());
         if !self.model.is_empty() {
             line.text("model", &self.model);
         }
@@ -108,8 +117,8 @@ impl PyRecord {
 impl PyRecord {
     #[new]
     #[pyo3(signature = (
-        request_id, endpoint, status, result, duration, *, key=None, model="", requested_model=None, code=None,
-        path=None, response_id=None, client_left=false, stalled=false, **attempts
+        request_id, endpoint, status, result, duration, *, id=None, caller=None, key_id=None, model="",
+        requested_model=None, code=None, path=None, response_id=None, client_left=false, stalled=false, **attempts
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -118,7 +127,9 @@ impl PyRecord {
         status: u16,
         result: String,
         duration: f64,
-        key: Option<String>,
+        id: Option<String>,
+        caller: Option<String>,
+        key_id: Option<String>,
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
@@ -135,7 +146,9 @@ impl PyRecord {
             status,
             result,
             duration,
-            key,
+            id,
+            caller,
+            key_id,
             model: model.into(),
             requested_model,
             code,
@@ -163,8 +176,18 @@ impl PyRecord {
     }
 
     #[getter]
-    fn key(&self) -> Option<&str> {
-        self.key.as_deref()
+    fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    #[getter]
+    fn caller(&self) -> Option<&str> {
+        self.caller.as_deref()
+    }
+
+    #[getter]
+    fn key_id(&self) -> Option<&str> {
+        self.key_id.as_deref()
     }
 
     #[getter]
@@ -282,7 +305,7 @@ impl PyRecord {
 
     #[getter]
     fn priced(&self) -> bool {
-        self.attempts.priced
+        !self.attempts.unpriced
     }
 
     fn line<'py>(&self, py: Python<'py>, time: &str, level: &str) -> Bound<'py, PyBytes> {

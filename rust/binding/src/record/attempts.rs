@@ -54,8 +54,8 @@ pub(super) struct Attempts {
     pub(super) cost: Option<String>,
     #[pyo3(default)]
     pub(super) upstream_cost: Option<String>,
-    #[pyo3(default = true)]
-    pub(super) priced: bool,
+    #[pyo3(item("priced"), default, from_py_with = negated)]
+    pub(super) unpriced: bool,
     #[pyo3(default)]
     pub(super) events: u64,
     #[pyo3(default)]
@@ -99,7 +99,7 @@ impl Attempts {
             estimated: outcome.estimated,
             cost: outcome.cost.as_ref().map(|cost| cost.total()),
             upstream_cost: usage.and_then(|usage| owned(&usage.upstream_cost)),
-            priced: !outcome.unpriced,
+            unpriced: outcome.unpriced,
             events: outcome.events,
             malformed: outcome.malformed,
             bytes_in: outcome.bytes_in,
@@ -160,7 +160,7 @@ impl Attempts {
         line.flag_where("estimated", self.estimated);
         line.text_of("cost", self.cost.as_deref());
         line.text_of("upstream_cost", self.upstream_cost.as_deref());
-        line.flag_where("unpriced", !self.priced);
+        line.flag_where("unpriced", self.unpriced);
         line.number_of("events", Some(self.events).filter(|&events| events > 0));
         line.number_of("malformed", Some(self.malformed).filter(|&count| count > 0));
         line.number("bytes_in", self.bytes_in);
@@ -225,6 +225,10 @@ fn fault_named(name: &str) -> PyResult<FaultKind> {
         .into_iter()
         .find(|kind| kind.as_str() == name);
     named.ok_or_else(|| PyValueError::new_err("no such kind of fault"))
+}
+
+fn negated(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!given.extract::<bool>()?)
 }
 
 fn fault_given(given: &Bound<'_, PyAny>) -> PyResult<Option<FaultKind>> {
