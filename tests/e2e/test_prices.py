@@ -14,6 +14,7 @@ import httpx
 
 from harness.gateway_process import GatewayProcess
 from harness.ledger_stand import Row, configured, settled
+from sluicegate.cli.litellm import translate
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import open_database
 from sluicegate.ledger.verify import verify
@@ -62,6 +63,45 @@ async def served(
         gateway = await GatewayProcess.start(config, directory, environ=environ)
         try:
             yield gateway
+        finally:
+            await gateway.stop()
+
+
+async def test_a_fallback_is_billed_as_the_model_that_has_served(tmp_path: Path) -> None:
+    """By a configuration of LiteLLM's, which says what each deployment costs."""
+    usage = UsageScript(input_tokens=10_000, output_tokens=100)
+    async with (
+        ScriptedUpstream(Script(status=500)) as cheap,
+        ScriptedUpstream(Script(text="some text", usage=usage)) as dear,
+    ):
+        deployments = (("small", cheap, 0.5e-6, 4e-6), ("large", dear, 25e-6, 100e-6))
+        theirs: dict[str, Any] = {
+            "model_list": [
+                {
+                    "model_name": name,
+                    "litellm_params": {
+                        "model": f"openai/{name}",
+                        "api_base": upstream.base_url,
+                        "api_key": "sk-none",
+                        "input_cost_per_token": input,
+                        "output_cost_per_token": output,
+                    },
+                }
+                for name, upstream, input, output in deployments
+            ],
+            "litellm_settings": {"fallbacks": [{"small": ["large"]}]},
+            "general_settings": {"master_key": "sk-one"},
+        }
+        config = translate(theirs).data
+        config |= {"ledger": {}, "storage": {"directory": str(tmp_path / "state")}}
+        gateway = await GatewayProcess.start(config, tmp_path)
+        try:
+            reply = await ask(gateway, "small", False)
+            assert reply.headers["x-sluicegate-attempts"] == "2"
+            cost = 10_000 * 25 * 10**6 + 100 * 100 * 10**6
+            assert cost_in(reply)[0] * PICO == cost
+            [row] = await settled(tmp_path, lambda found: len(found) == 1)
+            assert (row["model"], row["upstream_model"], row["cost"]) == ("small", "large", cost)
         finally:
             await gateway.stop()
 

@@ -135,10 +135,42 @@ def test_a_budget_that_cannot_see_what_a_model_costs_is_a_warning(file: Path) ->
     assert said == {
         "callers[1]": about + "llama-8b, llama-70b",
         "keys[0]": about + "llama-8b",
-        "users": about + "llama-8b, llama-70b",
+        "users": about + "llama-8b, llama-70b, any/*",
     }
     write(file, "http://127.0.0.1:1/v1", **more, cost={"function": "math:hypot"})
     assert json.loads(run(file, "--format", "json").stdout)["warnings"] == []
+
+
+def test_a_budget_that_cannot_see_what_a_wildcard_serves_is_a_warning(file: Path) -> None:
+    any_model: dict[str, Any] = {
+        "models": {"any/*": "a/*", "priced": "a"},
+        "limits": {"low": {"cost": "1/day"}, "one": {"models": {"any/x": {"cost": "1/day"}}}},
+        "callers": [
+            {"name": "all", "limits": "low"},
+            {"name": "some", "limits": "low", "models": ["an*", "priced"]},
+            {"name": "named", "limits": "low", "models": ["any/x", "any/gpt-4o", "priced"]},
+            {"name": "none", "limits": "low", "models": ["priced", "other*"]},
+            {"name": "one", "limits": "one"},
+        ],
+        "keys": [{"name": "all", "key": "sk-1"}],
+    }
+
+    def said(prices: dict[str, Any], **more: Any) -> dict[str, str]:
+        prices = {name: {"input": 1, "cached_input": 1} for name in ("priced", *prices)}
+        write(file, "http://127.0.0.1:1/v1", **{**any_model, "prices": prices, **more})
+        found = json.loads(run(file, "--format", "json").stdout)["warnings"]
+        about = "has a limit of cost, which cannot see models without a price: "
+        budgets = [each for each in found if each["message"].startswith(about)]
+        return {each["path"]: each["message"].removeprefix(about) for each in budgets}
+
+    wildcard = {"callers[0]": "any/*", "callers[1]": "any/*", "callers[4]": "any/*"}
+    # What the genai-prices list has is no secret where the model is named.
+    assert said({}) == {**wildcard, "callers[2]": "any/x"}
+    assert said({"any/x": {}}) == wildcard
+    assert said({"any/*": {}}) == said({"a/*": {}}) == said({"*": {}}) == {}
+    listed = {"upstreams": {"a": {"base_url": "http://127.0.0.1:1/v1", "discover": {"prefix": "l/"}}}}
+    assert said({"any/*": {}}, **listed) == {"callers[0]": "l/*"}
+    assert said({"any/*": {}, "l/*": {}}, **listed) == {}
 
 
 @pytest.mark.parametrize(

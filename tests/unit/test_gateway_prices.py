@@ -96,7 +96,7 @@ async def test_a_price_policy_that_fails_ends_no_reply(start_gateway: Start) -> 
 
 async def test_a_tariff_policy_that_fails_ends_no_request(start_gateway: Start) -> None:
     class Broken(PriceTable):
-        def tariff(self, model: str, upstream_model: str) -> None:
+        def tariff(self, model: str, upstream_model: str, upstream: str = "") -> None:
             raise ZeroDivisionError("sk-secret")
 
     gateway = start_gateway(prices=Broken({}))

@@ -246,7 +246,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+    def tariff(self, model: str, upstream_model: str, upstream: str = "") -> Tariff | None:
         self.asked.append((model, upstream_model))
         return None if upstream_model == "free" else Tariff(Rates(input=Decimal(42)))
 
@@ -275,6 +275,27 @@ def test_the_public_name_comes_before_the_upstreams() -> None:
         2,
     ]
     assert table.price("x", "y", usage) is None
+
+
+def test_a_price_of_a_route_comes_before_all_others_and_a_wildcard_after_them() -> None:
+    names = ("up/b", "a", "b", "up/*", "*", "up/b-*", "team/*")
+    table = PriceTable(
+        {name: PriceConfig.model_validate({"input": number}) for number, name in enumerate(names)}
+    )
+
+    def source(model: str, upstream_model: str, upstream: str) -> str:
+        tariff = table.tariff(model, upstream_model, upstream)
+        assert tariff is not None
+        return tariff.source.removeprefix("prices.")
+
+    assert source("a", "b", "up") == "up/b"
+    assert source("a", "b", "other") == "a"
+    assert source("x", "b", "other") == "b"
+    assert source("a", "c", "up") == "a", "a name goes before a wildcard"
+    assert source("x", "c", "up") == "up/*"
+    assert source("x", "b-1", "up") == "up/b-*", "the longest that matches"
+    assert source("team/x", "c", "other") == "team/*"
+    assert source("x", "c", "other") == "*"
 
 
 def test_the_table_alone_prices_what_is_in_it() -> None:

@@ -101,9 +101,15 @@ def check_source(source: Source, environ: Mapping[str, str] | None = None) -> Re
     return Report(config, (), tuple(_warnings(config, source)))
 
 
-def _matched(name: str, config: Config) -> bool:
-    patterns = [*config.models, *(route.model for model in config.models.values() for route in model.routes)]
-    return any("*" in pattern and matches(pattern, name) for pattern in patterns)
+def _is_priced(name: str, config: Config) -> bool:
+    """Whether a price under `name` is one of some request's: both may be wildcards."""
+    known = {*config.models}
+    for model in config.models.values():
+        for route in model.routes:
+            known |= {route.model, f"{route.upstream}/{route.model}"}
+    return name in known or any(
+        ("*" in one and matches(one, name)) or ("*" in name and matches(name, one)) for one in known
+    )
 
 
 def _upstream_names(data: object) -> frozenset[str] | None:
@@ -213,8 +219,7 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
     for name in config.upstreams.keys() - used - discover:
         yield source.fault(("upstreams", name), "serves no model", "name it in `models`, or take it out")
     for name, price in config.prices.items():
-        priced = name in config.models or name in {route.model for route in routes}
-        if not discover and not priced and not _matched(name, config):
+        if not discover and not _is_priced(name, config):
             yield source.fault(
                 ("prices", name),
                 "prices a model that is not configured",

@@ -188,7 +188,9 @@ class Config(Section):
         default=HealthConfig(), description="When an upstream, or a model of it, is not asked for a while."
     )
     prices: Mapping[ModelName, PriceConfig] = Field(
-        default={}, description="Prices by the model's public name, or by the upstream's name of it."
+        default={},
+        description="Prices by route (`upstream/model`), by the model's public name, or by the upstream's "
+        "name of it; a name with a `*` in it is a wildcard.",
     )
     cost: CostConfig = Field(default=CostConfig(), description="How replies show their cost.")
     storage: StorageConfig = Field(

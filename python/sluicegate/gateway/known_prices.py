@@ -26,7 +26,7 @@ class KnownPrices:
         """
         if record["usage_source"] == "none":
             return None
-        tariff = prices.tariff(record["model"] or "", record["upstream_model"] or "")
+        tariff = _tariff(prices, record)
         return None if tariff is None else (tariff.id, charge(tariff, record))
 
     def describe(self, prices: Prices, record: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -35,5 +35,9 @@ class KnownPrices:
         tariff = self._tariffs.get(id)
         if tariff is None:
             # Of an earlier process: most often its prices still hold.
-            tariff = prices.tariff(record["model"] or "", record["upstream_model"] or "")
+            tariff = _tariff(prices, record)
         return None if tariff is None or tariff.id != id else (tariff.source, tariff.as_json())
+
+
+def _tariff(prices: Prices, record: Mapping[str, Any]) -> Tariff | None:
+    return prices.tariff(record["model"] or "", record["upstream_model"] or "", record["upstream"] or "")

@@ -45,7 +45,7 @@ class Prices:
         self._notices = notices
         self._note = note
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
-        self._made: dict[tuple[str, str], tuple[Tariff | None, Pricing]] = {}
+        self._made: dict[tuple[str, str, str], tuple[Tariff | None, Pricing]] = {}
         self._unknown = _core.Pricing(None, style)
         # What names no model has no price, and its reply goes on as it came.
         self._none = _core.Pricing(None, "none")
@@ -64,9 +64,9 @@ class Prices:
         if not model.listed:
             # A client's own words: nothing may be kept by them.
             return self._unknown
-        tariff = self.tariff(model.name, route.model)
+        names = (model.name, route.model, route.upstream.name)
+        tariff = self.tariff(*names)
         # A tariff may be another one at another time of the day.
-        names = (model.name, route.model)
         known = self._made.get(names)
         if known is None or known[0] is not tariff:
             if len(self._made) >= _MOST_MADE:
@@ -78,12 +78,12 @@ class Prices:
                 known = self._made[names] = tariff, _core.Pricing(tariff.compiled, self._style, tariff.id)
         return known[1]
 
-    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+    def tariff(self, model: str, upstream_model: str, upstream: str) -> Tariff | None:
         """The prices that hold now; None where there are none, or only a policy of the user's own knows."""
         if self._tariffs is None:
             return None
         try:
-            return self._tariffs.tariff(model, upstream_model)
+            return self._tariffs.tariff(model, upstream_model, upstream)
         except Exception as error:  # A policy may be the user's own: its faults must not end a request.
             self._failed(model, error)
             return None

@@ -39,7 +39,7 @@ def policy_for(config: Config) -> PricePolicy:
     for name, model in config.models.items():
         # What a wildcard matches is known when it is asked for.
         for route in () if "*" in name else model.routes:
-            if name not in config.prices and route.model not in config.prices:
+            if not {name, route.model, f"{route.upstream}/{route.model}"} & config.prices.keys():
                 base_urls.setdefault(route.model, []).append(config.upstreams[route.upstream].base_url)
     listed = GenaiPrices(base_urls)
     listed.prepare(base_urls)

@@ -52,7 +52,7 @@ class GenaiPrices:
         for name in upstream_models:
             self._find(name)
 
-    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+    def tariff(self, model: str, upstream_model: str, upstream: str = "") -> Tariff | None:
         """See `TariffPolicy.tariff`.
 
         Only the upstream's name counts: a public name may stand for any model.

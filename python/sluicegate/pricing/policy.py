@@ -36,8 +36,9 @@ class TariffPolicy(PricePolicy, Protocol):
     not called for each usage object.
     """
 
-    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+    def tariff(self, model: str, upstream_model: str, upstream: str = "") -> Tariff | None:
         """What holds now, or None where every cost is unknown. `price` says what this says of the usage.
 
-        Called once for each route that a request takes: it must be quick, and must not block.
+        `upstream` is the name of the one that serves the request; empty: it is not known. Called once for
+        each route that a request takes: it must be quick, and must not block.
         """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from decimal import Decimal
 
-from sluicegate.config import PriceConfig, TierConfig
+from sluicegate.config import PriceConfig, TierConfig, wildcard_matches
 from sluicegate.pricing.cost import Cost
 from sluicegate.pricing.policy import TariffPolicy
 from sluicegate.pricing.rates import Rates, Tariff, per_token
@@ -17,7 +17,8 @@ _KINDS = tuple(field.name for field in fields(Rates) if field.init and field.nam
 
 
 class PriceTable:
-    """Prices by public name, then by the upstream's name; `otherwise` is asked about models not in it.
+    """Prices by route (`upstream/model`), then by public name, then by the upstream's name, then by the
+    longest wildcard that matches one of these. `otherwise` is asked about models not in it.
 
     A model in the table is priced by it alone: where it lacks a price that is needed the cost is unknown.
     `otherwise` has tariffs as the table has. A policy without them cannot stand behind a table; it asks one
@@ -26,14 +27,27 @@ class PriceTable:
 
     def __init__(self, prices: Mapping[str, PriceConfig], otherwise: TariffPolicy | None = None) -> None:
         self._tariffs = {name: _Dated(price, f"prices.{name}") for name, price in prices.items()}
+        wildcards = sorted((name for name in prices if "*" in name), key=len, reverse=True)
+        self._wildcards = [(name, self._tariffs[name]) for name in wildcards]
         self._otherwise = otherwise
 
-    def tariff(self, model: str, upstream_model: str) -> Tariff | None:
+    def tariff(self, model: str, upstream_model: str, upstream: str = "") -> Tariff | None:
         """See `TariffPolicy.tariff`."""
-        known = self._tariffs.get(model) or self._tariffs.get(upstream_model)
+        known = (
+            self._tariffs.get(f"{upstream}/{upstream_model}")
+            or self._tariffs.get(model)
+            or self._tariffs.get(upstream_model)
+            or self._matching(f"{upstream}/{upstream_model}", model, upstream_model)
+        )
         if known is not None:
             return known.now()
-        return None if self._otherwise is None else self._otherwise.tariff(model, upstream_model)
+        return None if self._otherwise is None else self._otherwise.tariff(model, upstream_model, upstream)
+
+    def _matching(self, *names: str) -> "_Dated | None":
+        found = (
+            dated for pattern, dated in self._wildcards for name in names if wildcard_matches(pattern, name)
+        )
+        return next(found, None) if self._wildcards else None
 
     def price(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
         """See `PricePolicy.price`."""
