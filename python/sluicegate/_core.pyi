@@ -740,12 +740,13 @@ class Limits:
         output_bound: int | None,
         price: Pricing | Callable[[int, int], int | None] | None = None,
         requests: int = 1,
-        runs: bool = True,
+        work: Literal["reply", "count", "none"] = "reply",
         /,
     ) -> Demand | None:
         """What a request will use: of input, at four bytes a token, and at most the client's own bound of
         output. `price`: its prices, or what says what so many tokens of input and output cost, in 10**-12
-        USD. `runs` False: it is only taken on, and will run later.
+        USD. `work`: what is done now. `reply`: the model replies; `count`: the tokens of the input are
+        counted, which uses none; `none`: it is only taken on, and will run later.
 
         None: its price is not known, and no such request may pass.
         """

@@ -34,13 +34,17 @@ async def upstream() -> AsyncIterator[ScriptedUpstream]:
 
 def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
     return {
-        "upstreams": {"local": {"base_url": upstream.base_url}},
-        "models": {"m": "local", "other": "local", "llama-8b": "local"},
+        "upstreams": {
+            "local": {"base_url": upstream.base_url},
+            "counting": {"base_url": upstream.base_url, "api": "messages"},
+        },
+        "models": {"m": "local", "other": "local", "llama-8b": "local", "claude": "counting"},
         "prices": {"m": {"input": "1", "cached_input": "1", "output": "5"}},
         "limits": {
             "three": {"requests": "3/hour"},
             "tokens": {"tokens": "300/hour"},
             "small": {"tokens": "50/hour"},
+            "counting": {"requests": "2/hour", "tokens": "50/hour"},
             "budget": {"cost": "0.0003/month"},
             "priced": {"cost": "1/month", "unpriced": "refuse"},
             "alone": {"concurrent": 1},
@@ -63,6 +67,8 @@ def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
             key("priced", "priced"),
             key("alone", "alone"),
             key("alone-in-background", "alone"),
+            key("counting", "counting"),
+            key("alone-in-counting", "alone"),
             key("budget-of-background", "budget"),
             key("narrow"),
             key("off"),
@@ -181,6 +187,42 @@ async def test_requests_under_way_are_counted_until_they_end(
                     await ask(gateway, "alone")
                     break
                 await asyncio.sleep(0.01)
+
+
+async def count(gateway: GatewayProcess, name: str) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=30) as http:
+        return await http.post(
+            f"{gateway.base_url}/v1/messages/count_tokens",
+            json={"model": "claude", "messages": MESSAGES},
+            headers={"x-api-key": f"sk-{name}"},
+        )
+
+
+async def test_counting_tokens_at_an_upstream_is_a_request_without_tokens(gateway: GatewayProcess) -> None:
+    for left in ("1", "0"):
+        reply = await count(gateway, "counting")
+        assert (reply.status_code, reply.json()) == (200, {"input_tokens": 100})
+        assert reply.headers["anthropic-ratelimit-requests-remaining"] == left
+        assert reply.headers["anthropic-ratelimit-tokens-remaining"] == "50"
+    reply = await count(gateway, "counting")
+    assert (reply.status_code, reply.json()["error"]["type"]) == (429, "rate_limit_error")
+
+
+async def test_counting_tokens_at_an_upstream_is_under_way_until_it_ends(
+    gateway: GatewayProcess, upstream: ScriptedUpstream
+) -> None:
+    seen = len(upstream.requests)
+    upstream.script = Script(head_delay=2.0)
+    try:
+        first = asyncio.create_task(count(gateway, "alone-in-counting"))
+        async with asyncio.timeout(20):
+            while len(upstream.requests) == seen:  # noqa: ASYNC110 - it is in another process
+                await asyncio.sleep(0.01)
+        assert (await count(gateway, "alone-in-counting")).status_code == 429
+        assert (await first).status_code == 200
+    finally:
+        upstream.script = ANSWER
+    assert (await count(gateway, "alone-in-counting")).status_code == 200
 
 
 async def test_users_have_limits_of_their_own(gateway: GatewayProcess, upstream: ScriptedUpstream) -> None:

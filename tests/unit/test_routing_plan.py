@@ -97,6 +97,15 @@ def test_only_some_upstreams_can_be_asked() -> None:
     assert plan_for(model, only=set()).next() == NoRoute(None, "none")
 
 
+def test_whoever_counts_no_more_tokens_is_still_asked_for_replies() -> None:
+    limited: Any = FakeFault("status", status=429, headers=[(b"retry-after", b"60")])
+    model = model_of(["a"])
+    counting = plan_for(model, only={"a"})
+    counting.next()
+    assert counting.next(limited) == NoRoute(limited)
+    assert isinstance(plan_for(model).next(), Attempt)
+
+
 # === tiers and bounds ===
 
 

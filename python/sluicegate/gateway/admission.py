@@ -10,6 +10,9 @@ from sluicegate.admission import LONGEST_USER, Answer, Caller, Keyring, Later, L
 from sluicegate.gateway.prices import Prices
 from sluicegate.routing import Facts, Model, ModelTable
 
+Work = Literal["reply", "count", "none"]
+"""What is done with a request now, as `Limits.demand` has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -114,12 +117,13 @@ class Admission:
         return self._models.upstream(name)
 
     def admit(
-        self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, runs: bool = True
+        self, caller: Caller, model: Model, facts: Facts, *, requests: int = 1, work: Work = "reply"
     ) -> Lease | Refusal | Later | None:
         """Hold a request against the limits of its caller; None where there are none. For the thread that
         decides. What comes later, where other machines have to be asked, is for `told`.
 
-        `requests`: 0 for what was counted when it was taken on. `runs`: False for what is only taken on now.
+        `requests`: 0 for what was counted when it was taken on. `work`: what is done now, as `Limits.demand`
+        has it.
         """
         limiter = self._limiter
         tells_users = limiter.user_header is not None
@@ -128,7 +132,7 @@ class Admission:
         limits = limiter.limits(caller, model.label, self.user(facts) if tells_users else None)
         price = self._prices.likely(model) if limits.wants_price else None
         rough = facts.input_tokens_estimate or 0
-        demand = limits.demand(rough, facts.max_output_tokens, price, requests, runs)
+        demand = limits.demand(rough, facts.max_output_tokens, price, requests, work)
         if demand is None:
             return Refusal("unpriced", model.name)
         if not limits:

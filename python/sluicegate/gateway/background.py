@@ -66,7 +66,7 @@ class Background:
         taken_on = TakenOn(asked.headers)
 
         def take_on(tell: Callable[[Refusal | None], None]) -> None:
-            answer = serving.admission.admit(caller, model, taken_on, runs=False)
+            answer = serving.admission.admit(caller, model, taken_on, work="none")
             if isinstance(answer, Later):
                 answer.then(lambda answer: tell(_taken_on(told(answer))))
             else:

@@ -12,7 +12,7 @@ from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, P
 from sluicegate.admission import Later
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
-from sluicegate.gateway.admission import Refusal, told
+from sluicegate.gateway.admission import Refusal, Work, told
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
 from sluicegate.gateway.call import Call, Continued, Run
@@ -189,10 +189,11 @@ class Decider:
             self._refuse(call, errors.refused(model))
             return
         call.model = model
-        if call.counts:
-            self._count(call, event, model)
+        if call.counts and not self._is_to_be_forwarded(call, event, model):
             return
-        answer = admission.admit(caller, model, event, requests=1 if run is None else 0)
+        requests = 1 if run is None else 0
+        work: Work = "count" if call.counts else "reply"
+        answer = admission.admit(caller, model, event, requests=requests, work=work)
         if isinstance(answer, Later):
             answer.then(lambda answer: self._admitted(call, event, told(answer)))
         else:
@@ -219,18 +220,21 @@ class Decider:
         except Exception as error:
             self._broke(event, error)
 
-    def _count(self, call: Call, event: Arrived, model: Model) -> None:
-        """How many tokens an input has: an upstream says so, or the gateway estimates it, or nobody does."""
+    def _is_to_be_forwarded(self, call: Call, event: Arrived, model: Model) -> bool:
+        """Whether an upstream says how many tokens the input has; else the gateway has answered: with its
+        estimate, or that nobody counts them.
+        """
         serving = call.serving
         names = {deployment.upstream for deployment in model.deployments}
         if not names.isdisjoint(serving.counting):
-            self._begin(call, None)
-        elif names.isdisjoint(serving.estimating):
+            return True
+        if names.isdisjoint(serving.estimating):
             self._refuse(call, errors.not_counted(model.name))
         else:
             call.arrived = None
             counted = b'{"input_tokens":%d}' % (event.input_tokens_estimate or 1)
             event.reply(200, [(b"content-type", b"application/json")], counted)
+        return False
 
     def _respond(self, call: Call, event: Arrived) -> None:
         request = event.request

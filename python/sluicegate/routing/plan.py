@@ -57,7 +57,9 @@ class Plan:
     )  # fmt: skip
 
     def __init__(self, model: Model, facts: Facts, only: Collection[str] | None = None) -> None:
-        """`only`: the upstreams that can be asked; None: all."""
+        """`only`: the upstreams that can be asked to count the tokens of the input; None: all may be asked,
+        for a reply of the model.
+        """
         self._model = model
         self._facts: Facts | None = facts
         """None where nobody will rank by them."""
@@ -222,6 +224,9 @@ class Plan:
         health, self._health = self._health, None
         if deployment is None or health is None:
             return
+        if self._only is not None and verdict.effect is Effect.BUSY:
+            # Whoever counts no more tokens for now may still generate.
+            verdict = verdict._replace(effect=Effect.NOTHING)
         health.ended(verdict, now, self._trial)
         load = deployment.load
         if verdict.effect not in _NO_FAULT:

@@ -348,7 +348,7 @@ impl PyLimits {
         self.counts_cost || self.refuses_unpriced
     }
 
-    #[pyo3(signature = (rough_input, output_bound, price=None, requests=1, runs=true, /))]
+    #[pyo3(signature = (rough_input, output_bound, price=None, requests=1, work="reply", /))]
     #[allow(clippy::needless_pass_by_value)] // Extracted from a Python object.
     fn demand(
         &self,
@@ -356,12 +356,21 @@ impl PyLimits {
         output_bound: Option<u64>,
         price: Option<Price<'_>>,
         requests: u32,
-        runs: bool,
+        work: &str,
     ) -> PyResult<Option<PyDemand>> {
         let requests = requests.into();
-        if !runs {
+        let concurrent = match work {
+            "none" => 0,
+            "count" | "reply" => 1,
+            _ => {
+                let message = format!("'{work}' is no work of a request");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        if work != "reply" {
             let inner = Demand {
                 requests,
+                concurrent,
                 ..Demand::default()
             };
             return Ok(Some(PyDemand {
@@ -389,7 +398,7 @@ impl PyLimits {
         };
         let inner = Demand {
             requests,
-            concurrent: 1,
+            concurrent,
             input: input.into(),
             output: output.into(),
             cost: cost.into(),
