@@ -56,7 +56,6 @@ ROWS = [
     Row("status-503", {"status": 503}, elsewhere=True, again=True, state="ejected"),
     Row("busy-503", {"status": 503, "headers": WAITS}, elsewhere=True, again=False, state="resting"),
     Row("busy-429", {"status": 429, "headers": WAITS}, elsewhere=True, again=False, state="resting"),
-    Row("unstated-429", {"status": 429}, elsewhere=True, again=True, state="usable"),
     Row("status-401", {"status": 401}, elsewhere=True, again=False, state="refusing"),
     Row("status-402", {"status": 402}, elsewhere=True, again=False, state="refusing"),
     Row("status-403", {"status": 403}, elsewhere=True, again=False, state="ejected"),
@@ -257,6 +256,52 @@ async def test_a_model_with_one_deployment_is_never_refused_for_its_health(
     upstream.script = Script()
     assert (await stream(process))["status"] == 200
     assert await state_of(process, "first/m") == "usable"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_who_refuses_at_once_harms_no_client_and_is_left_alone(
+    gateway: StartGateway, start_upstream: StartUpstream, enabled: bool
+) -> None:
+    refuses, *others = [await start_upstream(script) for script in (Script(status=429), Script(), Script())]
+    upstreams = {"refuses": refuses, "one": others[0], "two": others[1]}
+    process = await gateway(
+        {
+            "upstreams": {name: {"base_url": each.base_url} for name, each in upstreams.items()},
+            "models": {"m": {"routes": [f"{name}/m" for name in upstreams], "policy": "least_busy"}},
+            "health": {"enabled": enabled},
+        }
+    )
+    if enabled:
+        for _ in range(60):
+            assert (await stream(process))["status"] == 200
+        # It rests for 1, 2, 4, 8 and then 10 seconds.
+        assert 1 <= len(refuses.requests) <= 30
+        assert process.find(event="resting", deployment="refuses/m", reason="429")
+        return
+    lines = await asyncio.gather(*(stream(process) for _ in range(200)))
+    assert {line["status"] for line in lines} == {200}
+    assert len(refuses.requests) > 60, "more than the budget of the model pays for"
+
+
+async def test_the_shortest_wait_is_what_a_client_is_told(
+    gateway: StartGateway, start_upstream: StartUpstream
+) -> None:
+    first = await start_upstream(Script(status=429, headers={"retry-after": "70"}))
+    second = await start_upstream(Script(status=429, headers={"retry-after": "200"}))
+    process = await gateway(pair(first, second))
+    for tried in (2, 0):
+        reply = await process.client.post(CHAT, json=asked("m"), headers={"x-request-id": f"tried-{tried}"})
+        assert reply.status_code == 429
+        error = reply.json()["error"]
+        assert (error["code"], error["type"]) == ("all_resting", "rate_limit_error")
+        assert reply.headers["x-sluicegate-error"] == "all_resting"
+        seconds = int(reply.headers["retry-after"])
+        assert 0 < seconds <= 70
+        assert seconds * 1000 - 999 <= int(reply.headers["retry-after-ms"]) <= seconds * 1000
+        assert f"try again in {seconds} s" in error["message"]
+        assert "x-should-retry" not in reply.headers
+        line = await process.wait_request(request_id=f"tried-{tried}")
+        assert (line["code"], line.get("attempts", 0)) == ("all_resting", tried)
 
 
 async def test_where_all_rest_clients_are_told_when_to_come_back(

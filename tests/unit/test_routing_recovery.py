@@ -15,6 +15,7 @@ UPSTREAMS: dict[str, Any] = {name: {"base_url": "http://127.0.0.1:1/v1"} for nam
 BROKEN: Any = FakeFault("status", status=500)
 UNAVAILABLE: Any = FakeFault("status", status=503)
 LOST: Any = FakeFault("connect")
+BUSY: Any = FakeFault("status", status=429)
 BEYOND: Any = FakeFault("untranslatable")
 SERVED: Any = FakeOutcome()
 LEFT: Any = FakeOutcome(client_left=True)
@@ -27,12 +28,19 @@ def limited(seconds: float) -> Any:
 class Stand:
     """One model on a clock of its own. Ejections last 10 s, within a fifth."""
 
-    def __init__(self, routes: list[Any], upstreams: dict[str, Any] | None = None, **model: Any) -> None:
+    def __init__(
+        self,
+        routes: list[Any],
+        health: dict[str, Any] | None = None,
+        *,
+        upstreams: dict[str, Any] | None = None,
+        **model: Any,
+    ) -> None:
         self.now = 1000.0
         config = {
             "upstreams": upstreams or UPSTREAMS,
             "models": {"m": {"routes": routes, **model}},
-            "health": {"consecutive": 2, "eject": 10, "eject_at_most": 10},
+            "health": {"consecutive": 2, "eject": 10, "eject_at_most": 10, **(health or {})},
         }
         fleet = Fleet(lambda: self.now, wall=lambda: 0.0, random=Random(1))
         self.table = ModelTable(load_data(config), fleet=fleet, random=Random(2))
@@ -173,17 +181,104 @@ def test_attempts_end_where_the_model_says() -> None:
     assert steps[-1] == NoRoute(BROKEN)
 
 
-def test_where_the_budget_is_spent_nothing_is_held_back() -> None:
-    stand = Stand(["a", "b"], retry={"budget": 0})
-    stand.table.fleet.adopt(
-        load_data({"upstreams": UPSTREAMS, "models": {"m": "a"}, "health": {"enabled": False}}).health
-    )
-    assert sum(len(stand.names(BROKEN)) - 1 for _ in range(40)) == 30
+def test_where_everything_fails_and_the_budget_is_spent_nothing_is_held_back() -> None:
+    stand = Stand(["a", "b"], {"enabled": False}, retry={"budget": 0})
+    # Two failures in a row show that the other fails as well.
+    assert sum(len(stand.names(BROKEN, BROKEN)) - 1 for _ in range(40)) == 2 + 30
     (step, none) = stand.take(BROKEN)
     assert isinstance(step, Attempt)
     assert step.last
     assert none == NoRoute(BROKEN)
-    assert stand.model.group.budget.retries == {"500": 30}
+    assert stand.model.group.budget.retries == {"500": 32}
+
+
+@pytest.mark.parametrize("health", [{}, {"enabled": False}])
+@pytest.mark.parametrize("fault", [BROKEN, LOST, BUSY, limited(30)])
+def test_what_one_refuses_comes_to_one_that_serves_whatever_the_budget_and_health_say(
+    fault: Any, health: dict[str, Any]
+) -> None:
+    stand = Stand(["a", "b", "c"], health, retry={"budget": 0})
+    # A burst: all are on their way before the first one fails.
+    plans = [stand.plan() for _ in range(300)]
+    for plan in plans:
+        plan.next()
+    for plan in plans:
+        step = plan.next(fault)
+        assert isinstance(step, Attempt)
+        assert step.deployment.upstream == "b"
+    for plan in plans:
+        plan.ended(SERVED)
+    group = stand.model.group
+    assert (sum(group.budget.retries.values()), group.budget.refused) == (300, 0)
+
+
+def test_what_says_nothing_bad_of_a_deployment_costs_the_budget_as_before() -> None:
+    stand = Stand(["a", "b"], retry={"budget": 0})
+    conflict: Any = FakeFault("status", status=409)
+    assert sum(len(stand.names(conflict)) - 1 for _ in range(40)) == 30
+
+
+@pytest.mark.parametrize("policy", ["least_busy", "round_robin", "ordered"])
+def test_who_refuses_at_once_is_left_alone_though_it_is_never_busy(policy: str) -> None:
+    stand = Stand(["a", "b", "c"], policy=policy)
+    held, refused = [], 0
+    for _ in range(60):
+        plan = stand.plan()
+        step = plan.next()
+        assert isinstance(step, Attempt)
+        if step.deployment.upstream == "a":
+            refused += 1
+            plan.next(BUSY)
+        held.append(plan)
+        stand.now += 0.1
+    # Within six seconds: at once, after a second, and after two more.
+    assert 1 <= refused <= 4
+    for plan in held:
+        plan.ended(SERVED)
+
+
+def test_a_try_elsewhere_takes_nobodys_turn() -> None:
+    stand = Stand(["a", "b", "c"], {"enabled": False}, policy="round_robin")
+    firsts, served = Counter[str](), Counter[str]()
+    for _ in range(300):
+        plan = stand.plan()
+        step = plan.next()
+        assert isinstance(step, Attempt)
+        firsts[step.deployment.upstream] += 1
+        if step.deployment.upstream == "a":
+            step = plan.next(BUSY)
+            assert isinstance(step, Attempt)
+        served[step.deployment.upstream] += 1
+        plan.ended(SERVED)
+    assert firsts == {"a": 100, "b": 100, "c": 100}
+    assert served == {"b": 150, "c": 150}
+
+
+def test_one_that_is_too_busy_is_tried_where_there_is_nothing_else() -> None:
+    stand = Stand(["a", "b"])
+    assert stand.names(BUSY, BUSY) == ["a", "b"]
+    assert stand.names(BUSY) == ["a", "b"], "neither has asked to be left alone"
+    stand.take(BUSY, limited(30))
+    assert stand.names() == ["b"], "which has not asked for that"
+
+
+@pytest.mark.parametrize("health", [{}, {"enabled": False}])
+@pytest.mark.parametrize(("first", "second"), [(7, 20), (20, 7)])
+def test_the_shortest_wait_is_what_is_told(first: float, second: float, health: dict[str, Any]) -> None:
+    stand = Stand(["a", "b"], health)
+    fault = limited(second)
+    told = stand.take(limited(first), fault)[-1]
+    if second < first:
+        assert told == NoRoute(fault), "what the upstream says itself"
+    else:
+        assert told == NoRoute(None, "resting", 7.0, "429")
+
+
+def test_a_shorter_wait_is_told_that_another_request_was_told() -> None:
+    stand = Stand(["a", "b"])
+    stand.take(limited(30))
+    stand.now += 23.0
+    assert stand.take(limited(20))[-1] == NoRoute(None, "resting", 7.0, "429")
 
 
 def test_what_was_sent_nowhere_costs_nothing() -> None:
@@ -251,7 +346,7 @@ def test_a_clients_own_name_of_a_model_harms_nobody(wildcard: bool) -> None:
 
 def test_a_clients_own_account_harms_nobody() -> None:
     upstreams = {"a": {"base_url": "http://127.0.0.1:1/v1", "forward_authorization": True}}
-    stand = Stand(["a"], upstreams)
+    stand = Stand(["a"], upstreams=upstreams)
     for fault in (FakeFault("status", status=401), FakeFault("status", status=403), limited(60)):
         stand.take(fault)
     assert stand.names() == ["a"]

@@ -72,8 +72,8 @@ class RetryConfig(Section):
     )
     budget: Ratio = Field(
         default=0.2,
-        description="How many tries each request adds to what may be spent on tries after a first one, "
-        "within 10 s. Three a second are always free.",
+        description="How many tries each request adds to what may be spent, within 10 s, on tries that may "
+        "well fail again. Three a second are always free, and so is a deployment that serves.",
     )
     backoff: tuple[Delay, Delay] = Field(
         default=(0.1, 2.0),

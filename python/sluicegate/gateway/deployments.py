@@ -52,7 +52,7 @@ class DeploymentReport(Collector):
         )
         rests = CounterMetricFamily(
             "sluicegate_rests",
-            "How often a deployment began to be left alone because it asked for that, or refuses us.",
+            "How often a deployment began to be left alone because it is too busy, or refuses us.",
             labels=("deployment", "reason"),
         )
         for (name, state, reason), count in changes:

@@ -42,7 +42,7 @@ class State(StrEnum):
     HALF_OPEN = "half_open"
     """Tried with one request at a time."""
     RESTING = "resting"
-    """Left alone because it asked for that."""
+    """Left alone because it asked for that, or because it is too busy and did not say for how long."""
     REFUSING = "refusing"
     """Left alone because it refuses our key, our account, or the model's name."""
     FULL = "full"
@@ -88,6 +88,10 @@ WARM_UP = 10.0
 LEAST_WEIGHT = 0.1
 REFUSED_FIRST = 60.0
 REFUSED_AT_MOST = 600.0
+REST_FIRST = 1.0
+"""Seconds for which one rests that is too busy, and does not say for how long."""
+PERIOD_OF_SERVING = 30.0
+"""Seconds after which the next such rest is half as long."""
 JITTER = 0.2
 
 
@@ -130,12 +134,13 @@ class Breaker:
     `name` is for whoever is told. Ejected after `consecutive` failures in a row, or where `failed_share` of
     at least `of_at_least` attempts in `window` failed: for `eject` doubled with each ejection, up to
     `eject_at_most` (`eject_timeouts_at_most` where it failed by a deadline), and a fifth more or less. Each
-    five minutes of health undo one doubling.
+    five minutes of health undo one doubling. What is too busy, and does not say for how long, is left alone
+    for a second, doubled where the request that then tries it is refused as well, up to `eject_at_most`.
     """
 
     __slots__ = (
-        "__weakref__", "_in_a_row", "_period", "_random", "_refusals", "_settings", "_trial_until",
-        "_usable_since", "_warms_up", "_watcher", "_window", "name", "open", "until", "why",
+        "__weakref__", "_in_a_row", "_period", "_random", "_refusals", "_rested", "_settings",
+        "_trial_until", "_usable_since", "_warms_up", "_watcher", "_window", "name", "open", "until", "why",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: Settings, random: Random, watcher: Watcher) -> None:
@@ -148,13 +153,15 @@ class Breaker:
         self._period = 0.0
         """How long the next ejection lasts, where that is longer than `eject`."""
         self._refusals = 0
+        self._rested = 0.0
+        """How long the last rest was, in seconds, where it did not say how long it should be."""
         self._usable_since = 0.0
         self._warms_up = False
         self._trial_until = 0.0
         self.open = False
         """Left alone, or being tried."""
         self.why = State.USABLE
-        """EJECTED or REFUSING while it is open."""
+        """EJECTED, RESTING or REFUSING while it is open."""
         self.until = 0.0
         """When it may be tried, while it is open."""
 
@@ -166,7 +173,19 @@ class Breaker:
     def enabled(self) -> bool:
         return self._settings.enabled
 
+    @property
+    def fails(self) -> bool:
+        """Whether its last attempts would have it ejected, where that is not switched off."""
+        settings = self._settings
+        if self._in_a_row >= settings.consecutive:
+            return True
+        ended, failed = self._window.counts()
+        return ended >= settings.of_at_least and failed >= settings.failed_share * ended
+
     def usable(self, now: float) -> Usable:
+        if self.open and not self._settings.enabled:
+            # A reload has switched it off meanwhile.
+            self.restore(now)
         if not self.open:
             return YES
         if now < self.until:
@@ -176,7 +195,7 @@ class Breaker:
         return TRIAL
 
     def state(self, now: float) -> State:
-        if not self.open:
+        if not (self.open and self._settings.enabled):
             return State.USABLE
         return self.why if now < self.until else State.HALF_OPEN
 
@@ -220,22 +239,27 @@ class Breaker:
 
     def failed(self, now: float, reason: str, *, trial: bool, in_a_row: bool = True) -> None:
         """`in_a_row`: it counts as one of several failures in a row, and not only for the share."""
-        settings = self._settings
         if self.open:
             if trial:
                 self._eject_again(now, reason)
             return
-        if not settings.enabled:
-            return
-        self._window.add(now, settings.window, failed=True)
-        if in_a_row:
-            self._in_a_row += 1
-            if self._in_a_row >= settings.consecutive:
-                self._eject(now, reason)
-                return
-        ended, failed = self._window.counts()
-        if ended >= settings.of_at_least and failed >= settings.failed_share * ended:
+        self._window.add(now, self._settings.window, failed=True)
+        self._in_a_row += in_a_row
+        if self._settings.enabled and self.fails:
             self._eject(now, reason)
+
+    def busy(self, now: float, reason: str, *, trial: bool) -> None:
+        """It refused for now, and did not say for how long: no failure in a row, but one of the share."""
+        if not self.open or self.why is not State.RESTING:
+            self.failed(now, reason, trial=trial, in_a_row=False)
+            if not self.open and self._settings.enabled:
+                healthy = int((now - self._usable_since) / PERIOD_OF_SERVING)
+                self._rest(now, self._rested / 2.0 ** (1 + min(healthy, 32)), reason)
+        elif trial and now < self.until:
+            # It was tried before its time, because there was nothing else.
+            self.give_back()
+        elif trial:
+            self._rest(now, 2.0 * self._rested, reason)
 
     def refuses(self, now: float, reason: str, *, trial: bool) -> None:
         """It does not serve us, and will not before somebody changes something."""
@@ -267,7 +291,7 @@ class Breaker:
 
     def restore(self, now: float) -> None:
         """Somebody says that it is well: it is used at once, and nothing that was is held against it."""
-        self._period = 0.0
+        self._period = self._rested = 0.0
         if self.open:
             self._close(now)
         self._warms_up = False
@@ -298,6 +322,13 @@ class Breaker:
         period *= self._random.uniform(1.0 - JITTER, 1.0 + JITTER)
         self._leave_alone(now, period, State.EJECTED)
         self._watcher.changed(self.name, State.EJECTED, reason, period)
+
+    def _rest(self, now: float, period: float, reason: str) -> None:
+        # It refuses at once, so that trying it costs little.
+        self._rested = min(max(REST_FIRST, period), self._settings.eject_at_most)
+        period = self._rested * self._random.uniform(1.0 - JITTER, 1.0 + JITTER)
+        self._leave_alone(now, period, State.RESTING)
+        self._watcher.changed(self.name, State.RESTING, reason, period)
 
     def _leave_alone(self, now: float, period: float, why: State) -> None:
         self.open = True
@@ -344,13 +375,23 @@ class Health:
         """Why it rests, or rested last: the status."""
         return self._rest_reason
 
+    @property
+    def fails(self) -> bool:
+        """Whether its last attempts would have it ejected, where that is not switched off."""
+        return self.own.fails or self.reach.fails
+
+    def asks_for_rest(self, now: float) -> bool:
+        """Whether it rests because it said for how long: then nothing is sent there, whatever else there
+        is."""
+        return now < self._rest_until
+
     def usable(self, now: float) -> Usable:
         """Whether it may be handed a request. Of several hindrances, the one that lasts longest."""
         own, reach = self.own, self.reach
         if not (own.open or reach.open or self._rest_until):
             return YES
         worst = max(own.usable(now), reach.usable(now), key=_hindrance)
-        if now < self._rest_until:
+        if now < self._rest_until and own.enabled:
             rest = Usable(False, State.RESTING, self._rest_until)
             return max(rest, worst, key=_hindrance)
         self._rest_until = 0.0
@@ -362,7 +403,7 @@ class Health:
         for state in (State.REFUSING, State.EJECTED):
             if state in (own, reach):
                 return state
-        if now < self._rest_until:
+        if State.RESTING in (own, reach) or (now < self._rest_until and self.own.enabled):
             return State.RESTING
         return own if own is not State.USABLE else reach
 
@@ -420,10 +461,14 @@ class Health:
                 own.failed(now, verdict.reason, trial=own_trial)
             elif effect is Effect.REFUSED:
                 own.refuses(now, verdict.reason, trial=own_trial)
-            else:
+            elif verdict.wait:
                 own.failed(now, verdict.reason, trial=own_trial, in_a_row=False)
-                if verdict.wait and own.enabled:
+                if own.enabled:
                     self._rest(now, verdict.wait, verdict.reason)
+            else:
+                if not self.asks_for_rest(now):
+                    self._rest_reason = verdict.reason
+                own.busy(now, verdict.reason, trial=own_trial)
 
     def _rest(self, now: float, seconds: float, reason: str) -> None:
         begins = now >= self._rest_until

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sluicegate.config import RetryConfig
 from sluicegate.routing.deployment import Deployment, Fleet
-from sluicegate.routing.policy import Policy
+from sluicegate.routing.policy import Policy, ranking_again
 
 Complain = Callable[[str, Exception], None]
 """Told of a model whose policy has raised. It must not raise."""
@@ -39,6 +39,7 @@ class Group:
         "name",
         "pauses",
         "policy",
+        "rank_again",
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class Group:
         self.deployments = tuple(sorted(deployments, key=lambda deployment: deployment.tier))
         """By tier, then as configured."""
         self.policy = policy
+        self.rank_again = ranking_again(policy)
         self.fleet = fleet
         self.complain = complain
         self.attempts = retry.attempts or min(len(self.deployments), MOST_ATTEMPTS)

@@ -1,11 +1,12 @@
 """One request's attempts: which deployment is next, and when there is none any more."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from sluicegate._core import Fault, Outcome, Route
 from sluicegate.routing.deployment import Deployment, tokens_of
-from sluicegate.routing.health import Health, State
+from sluicegate.routing.health import Health, State, Usable
 from sluicegate.routing.model import Model, lowest_tier
 from sluicegate.routing.policy import Facts, KeptFacts
 from sluicegate.routing.retry import backoff
@@ -40,7 +41,7 @@ class NoRoute(NamedTuple):
     """Without a fault: `none`: there is no deployment at all; `full`: each has as many streams as it may
     have; `resting`: each wants to be left alone; `taken_off`: an operator has taken each off."""
     wait: float = 0.0
-    """Where all rest: seconds until the first one is back."""
+    """Where all rest: seconds until the first one is back, which is the shortest wait."""
     reason: str = ""
     """Where all rest: the status by which that one asked for it."""
 
@@ -52,8 +53,8 @@ class Plan:
     the request's end, whatever ends it: `ended` must be called."""
 
     __slots__ = (
-        "_again", "_asked", "_deployment", "_facts", "_handed_out", "_health", "_model", "_only", "_tokens",
-        "_trial", "_tried",
+        "_again", "_asked", "_deployment", "_facts", "_handed_out", "_health", "_model", "_only", "_stated",
+        "_tokens", "_trial", "_tried",
     )  # fmt: skip
 
     def __init__(self, model: Model, facts: Facts, only: Collection[str] | None = None) -> None:
@@ -76,6 +77,8 @@ class Plan:
         """Of that deployment, as it was when the attempt began."""
         self._trial = 0
         self._asked: Fault | None = None
+        self._stated: dict[Deployment, tuple[float, str]] = {}
+        """Of those that have asked to be left alone: until when, by the clock, and why."""
 
     def next(self, fault: Fault | None = None) -> Attempt | NoRoute:
         """The next attempt, the one before it having failed with `fault`."""
@@ -89,7 +92,7 @@ class Plan:
         else:
             usable = self._left(group.usable(now))
             candidates = lowest_tier(usable)
-        first = self._choose(usable, candidates, now)
+        first = self._first(usable, candidates, now)
         facts = self._facts
         # The request itself goes on with the attempt, and nobody ranks one deployment.
         self._facts = None if facts is None or len(group.deployments) == 1 else KeptFacts(facts)
@@ -128,64 +131,95 @@ class Plan:
         # An upstream that the request was sent to has more to say than one that it could not be put to.
         if fault.kind != "untranslatable":
             self._asked = fault
-        told = NoRoute(self._asked or fault)
         deployment = self._deployment
         if deployment is None:
-            return told
+            return NoRoute(self._asked or fault)
         verdict = deployment.verdict(fault, group.fleet.wall())
         self._give_back(verdict, now)
+        if verdict.wait:
+            self._stated[deployment] = now + verdict.wait, verdict.reason
         if self._handed_out >= group.attempts or not (verdict.elsewhere or verdict.again):
-            return told
+            return self._over(fault, verdict, now)
+        # What was sent nowhere costs no upstream anything.
+        free = fault.kind == "untranslatable"
         usable = self._left(group.usable(now)) if verdict.elsewhere else ()
-        pause = None
-        if not usable:
-            usable = self._doubtful(now) if verdict.elsewhere else ()
+        candidates, sound = lowest_tier(usable), bool(usable)
+        if not usable and verdict.elsewhere:
+            usable = candidates = self._doubtful(now)
         if not usable:
             pause = self._pause(deployment, verdict, now)
-            if pause is None:
-                return told
-        # What was sent nowhere costs no upstream anything.
-        if fault.kind != "untranslatable" and not group.budget.withdraw(now, verdict.reason):
-            return told
-        if pause is not None:
+            if pause is None or not (free or group.budget.withdraw(now, verdict.reason)):
+                return self._over(fault, verdict, now)
             self._again += 1
             return self._hand_out(deployment, True, pause, now)
-        return self._choose(usable, lowest_tier(usable), now) or told
+        chosen = self._choose(candidates)
+        # One that serves is what a request is to come to: whatever has failed, its load is but this request.
+        # What says nothing bad of a deployment may be the client's doing, and the next would say the same.
+        if sound and not free and verdict.effect not in _NO_FAULT and not chosen.load.health.fails:
+            free = True
+            group.budget.count(verdict.reason)
+        if not free and not group.budget.withdraw(now, verdict.reason):
+            return self._over(fault, verdict, now)
+        return self._try(chosen, usable, now)
 
-    def _choose(
+    def _over(self, fault: Fault, verdict: Verdict, now: float) -> NoRoute:
+        """Nothing follows an attempt that failed with `fault`. Where that one states a wait, and another is
+        back before it is over, the client is told of the shortest wait."""
+        told, only = NoRoute(self._asked or fault), self._only
+        if not verdict.wait or len(self._model.deployments) == 1:
+            return told
+        asked = [each for each in self._model.deployments if only is None or each.upstream in only]
+        until, reason = min(self._rests(asked, now), default=(math.inf, ""))
+        return told if until >= now + verdict.wait else NoRoute(None, "resting", until - now, reason)
+
+    def _rests(self, deployments: Iterable[Deployment], now: float) -> Iterator[tuple[float, str]]:
+        """Of those that rest, or have asked this request for it: until when, and why."""
+        for deployment in deployments:
+            usable = deployment.usable(now)
+            if usable.why is State.RESTING:
+                yield usable.until, deployment.load.health.rest_reason
+            elif deployment in self._stated:
+                yield self._stated[deployment]
+
+    def _first(
         self, usable: Sequence[Deployment], candidates: Sequence[Deployment], now: float
     ) -> Attempt | None:
         """One of `candidates`, which are those of `usable` that come first."""
-        group = self._model.group
-        others = len(usable) > 1
         if not candidates:
             usable = candidates = self._doubtful(now)
             if not candidates:
                 return None
-            chosen = candidates[0]
-        elif len(candidates) == 1:
-            chosen = candidates[0]
-        else:
-            chosen = candidates[0]
-            facts = self._facts
+        return self._try(self._choose(candidates), usable, now)
+
+    def _choose(self, candidates: Sequence[Deployment]) -> Deployment:
+        group, facts = self._model.group, self._facts
+        if len(candidates) > 1 and facts is not None:
             try:
-                if facts is not None:
-                    chosen = group.policy.rank(facts, candidates)[0]
+                rank = group.rank_again if self._tried else group.policy.rank
+                return rank(facts, candidates)[0]
             except Exception as error:  # It may be the user's own: its faults must not end a request.
                 group.complain(group.name, error)
+        return candidates[0]
+
+    def _try(self, chosen: Deployment, usable: Sequence[Deployment], now: float) -> Attempt:
+        """Hand out `chosen`, which is one of `usable`."""
+        group = self._model.group
         self._tried.append(chosen)
+        others = len(usable) > 1
         if not others and len(self._tried) < len(group.deployments):
             others = bool(self._left(usable) or self._doubtful(now))
-        last = not others or self._handed_out + 1 >= group.attempts or not group.budget.affords(now)
+        last = not others or self._handed_out + 1 >= group.attempts
+        if not last and not group.budget.affords(now):
+            last = all(deployment.load.health.fails for deployment in self._left(usable))
         return self._hand_out(chosen, last, 0.0, now)
 
     def _doubtful(self, now: float) -> tuple[Deployment, ...]:
-        """Where nothing may be handed the request: what was left alone because it failed, the one that is due
-        back first. Sending to a doubtful server beats refusing."""
+        """Where nothing may be handed the request: what was left alone without having asked for that, the one
+        that is due back first. Sending to a doubtful server beats refusing."""
         doubtful = []
         for deployment in self._left(self._model.deployments):
             usable = deployment.usable(now)
-            if usable.why in _DOUBTFUL:
+            if usable.why in _DOUBTFUL or _only_rests(deployment, usable, now):
                 doubtful.append((usable.why is not State.HALF_OPEN, usable.until, deployment))
         return () if not doubtful else (min(doubtful, key=_first_two)[2],)
 
@@ -197,7 +231,7 @@ class Plan:
         shortest, longest = group.pauses
         usable = deployment.usable(now)
         stated = verdict.wait or 0.0
-        if not usable.yes:
+        if not (usable.yes or _only_rests(deployment, usable, now)):
             stated = max(stated, usable.until - now)
         if stated > longest:
             return None
@@ -245,20 +279,19 @@ class Plan:
         )
 
     def _none(self, now: float) -> NoRoute:
-        resting: list[tuple[float, str]] = []
         left = self._left(self._model.deployments)
-        full = False
-        for deployment in left:
-            usable = deployment.usable(now)
-            if usable.why is State.RESTING:
-                resting.append((usable.until - now, deployment.load.health.rest_reason))
-            full = full or usable.why is State.FULL
-        if resting:
-            wait, reason = min(resting)
-            return NoRoute(None, "resting", wait, reason)
-        if left and not full:
+        until, reason = min(self._rests(left, now), default=(math.inf, ""))
+        if reason:
+            return NoRoute(None, "resting", until - now, reason)
+        if left and all(deployment.usable(now).why is not State.FULL for deployment in left):
             return NoRoute(None, "taken_off")
         return NoRoute(None, "full" if left else "none")
+
+
+def _only_rests(deployment: Deployment, usable: Usable, now: float) -> bool:
+    """Whether it is left alone as too busy, without having asked for that: it may be tried where there is
+    nothing else."""
+    return usable.why is State.RESTING and not deployment.load.health.asks_for_rest(now)
 
 
 def _first_two(doubtful: tuple[bool, float, Deployment]) -> tuple[bool, float]:

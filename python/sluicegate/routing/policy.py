@@ -1,6 +1,6 @@
 """Which deployment a request takes, of those that may be used now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sluicegate.routing.deployment import Deployment
@@ -81,5 +81,15 @@ class Policy(Protocol):
 
         It is asked anew for each attempt, so only the first counts, and the rest may be left out. The same
         sequence comes again, the very object, for as long as the same deployments may be used.
+
+        A policy may have a second method of the same form, `rank_again`: it is asked in place of this one
+        where an attempt of the request has failed, and `candidates` are those that are left.
         """
         ...
+
+
+def ranking_again(policy: Policy) -> Callable[[Facts, Sequence[Deployment]], Sequence[Deployment]]:
+    """What `policy` is asked where an attempt has failed."""
+    again: Callable[[Facts, Sequence[Deployment]], Sequence[Deployment]]
+    again = getattr(policy, "rank_again", policy.rank)
+    return again

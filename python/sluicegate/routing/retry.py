@@ -1,4 +1,5 @@
-"""How many tries all requests of a model may add, and the pause before the same deployment is tried again."""
+"""How many tries that may well fail again all requests of a model may add, and the pause before the same
+deployment is tried again."""
 
 from random import Random
 
@@ -11,7 +12,7 @@ _TRY = 1_000_000
 
 
 class RetryBudget:
-    """What one model may spend on tries after a first one. For the thread that decides.
+    """What one model may spend on tries that may well fail again. For the thread that decides.
 
     Each request adds `share` of a try, and each further try takes one; what was added or taken longer than
     ten seconds ago is forgotten. As in Finagle (RetryBudget.scala): where everything fails, load grows by
@@ -56,8 +57,12 @@ class RetryBudget:
             return False
         self._slices[self._second % _SECONDS] -= _TRY
         self._balance -= _TRY
-        self.retries[reason] = self.retries.get(reason, 0) + 1
+        self.count(reason)
         return True
+
+    def count(self, reason: str) -> None:
+        """There is a further try, after one that failed for `reason`, which costs nothing."""
+        self.retries[reason] = self.retries.get(reason, 0) + 1
 
     def _forget(self, second: int) -> None:
         slices = self._slices

@@ -22,8 +22,8 @@ class Effect(enum.Enum):
     UNREACHABLE = "unreachable"
     """A failure of the whole upstream, whatever the model."""
     BUSY = "busy"
-    """It wants to be left alone, for `Verdict.wait` where it says so. No failure in a row, but one of the
-    share.
+    """It wants to be left alone: for `Verdict.wait` where it says so, else for a second, doubling. No failure
+    in a row, but one of the share.
     """
     REFUSED = "refused"
     """It will not serve us before somebody changes something: our key, our account, the model's name."""
