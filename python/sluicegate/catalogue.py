@@ -40,6 +40,25 @@ CATALOGUE: Mapping[str, Entry] = {
         ("The key's time is over.",),
         ("Give the client a new key, or set a later `expires`.",),
     ),
+    "revoked_api_key": Entry(
+        "of a background response",
+        "The key that the response was asked for with was revoked before it ran.",
+        ("An operator has revoked the key. What had not begun by then is not done.",),
+        ("Ask again with another key.",),
+    ),
+    "removed_api_key": Entry(
+        "of a background response",
+        "The key that the response was asked for with, or its caller, is not in the configuration any more.",
+        (
+            "The key, or the caller, was taken out, and the configuration reloaded.",
+            "The key was replaced by another one in the file. The file does not say that one goes on for "
+            "the other.",
+        ),
+        (
+            "Ask again with another key.",
+            "Keep an old key beside its successor until the queue is empty, or use `sluicegate keys rotate`.",
+        ),
+    ),
     "caller_disabled": Entry(
         "403",
         "The caller of this key is `disabled`.",

@@ -10,10 +10,11 @@ import pytest
 from sluicegate._core import Estimates
 from sluicegate.admission import Caller, Counters, Keyring, Limiter, key_digest
 from sluicegate.config import Config, load_data
-from sluicegate.gateway.admission import MISSING_KEY, MISSING_MODEL, UNKNOWN_KEY, Admission, Refusal
+from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.errors import refused
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
+from sluicegate.gateway.rights import MISSING_KEY, MISSING_MODEL, UNKNOWN_KEY, Refusal
 from sluicegate.pricing import policy_for
 from sluicegate.routing import Model, ModelTable
 from sluicegate.telemetry import Log
@@ -41,20 +42,24 @@ def digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
+def who(here: Admission, key: bytes | None, *, presented: bool) -> Caller | Refusal:
+    return here.rights.authorize(here.rights.by_key(key, presented), "chat_completions")
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_each_key_is_known_by_its_name(number: int) -> None:
-    found = admission(KEYS).identify(digest(b"sk-%d" % number), True)
+    found = who(admission(KEYS), digest(b"sk-%d" % number), presented=True)
     assert isinstance(found, Caller)
     assert found.name == f"client-{number}"
 
 
 @pytest.mark.parametrize("presented", [digest(b"sk-11"), b"", b"sk-1", digest(b"sk-1")[:-1], None])
 def test_an_unknown_key_is_refused(presented: bytes | None) -> None:
-    assert admission(KEYS).identify(presented, True) is UNKNOWN_KEY
+    assert who(admission(KEYS), presented, presented=True) is UNKNOWN_KEY
 
 
 def test_no_key_at_all_is_told_apart() -> None:
-    assert admission(KEYS).identify(None, False) is MISSING_KEY
+    assert who(admission(KEYS), None, presented=False) is MISSING_KEY
     texts = {refused(refusal).body for refusal in (MISSING_KEY, UNKNOWN_KEY)}
     assert len(texts) == 2
     for refusal in (MISSING_KEY, UNKNOWN_KEY):
@@ -65,7 +70,7 @@ def test_no_key_at_all_is_told_apart() -> None:
 
 @pytest.mark.parametrize("presented", [None, digest(b"whatever")])
 def test_without_keys_it_is_anyone(presented: bytes | None) -> None:
-    assert admission([]).identify(presented, presented is not None) == Caller(None)
+    assert who(admission([]), presented, presented=presented is not None) == Caller(None)
 
 
 def test_the_front_knows_the_digests_of_all_keys() -> None:
@@ -81,7 +86,7 @@ def test_what_was_found_is_compared_in_constant_time(monkeypatch: pytest.MonkeyP
         return False
 
     monkeypatch.setattr("sluicegate.admission.keyring.hmac.compare_digest", compare)
-    assert admission(KEYS).identify(digest(b"sk-1"), True) is UNKNOWN_KEY
+    assert who(admission(KEYS), digest(b"sk-1"), presented=True) is UNKNOWN_KEY
     assert compared == [(digest(b"sk-1"), digest(b"sk-1"))]
 
 
@@ -101,9 +106,10 @@ def test_an_owner_is_a_key_or_an_id_and_no_name() -> None:
 def test_an_owner_is_the_caller_who_has_a_key_now() -> None:
     keys = [{"name": "old", "key": "sk-1", "id": "team"}, {"name": "new", "key": "sk-2", "id": "team"}]
     ring = Keyring(configured(keys))
-    assert ring.owner("id:team").name == "old"
-    assert ring.owner("id:gone") == Caller(None, "id:gone")
-    assert admission([]).owner("") == Caller(None)
+    assert ring.holder("id:team", None, 0.0).caller.name == "old"
+    assert ring.holder("id:gone", None, 0.0) == (Caller(None, "id:gone"), "removed_key")
+    assert ring.holder("", None, 0.0) == (Caller(None), "missing_key")
+    assert Keyring(configured([])).holder("", None, 0.0) == (Caller(None), None)
 
 
 def test_the_keyring_keeps_no_key() -> None:
@@ -142,27 +148,27 @@ def test_a_key_may_stand_in_x_api_key_and_a_bearer_token_goes_before_it() -> Non
     "header", [b"Bearer", b"Bearer ", b"Bearer sk-", b"Bearer \xff", b"Bearer sk-1 sk-2"]
 )
 def test_a_header_with_another_token_is_refused(header: bytes) -> None:
-    assert admission(KEYS).identify(bearer(header), True) is UNKNOWN_KEY
+    assert who(admission(KEYS), bearer(header), presented=True) is UNKNOWN_KEY
 
 
 # === models ===
 
 
 def test_a_model_is_found_by_its_name_alone() -> None:
-    found = admission([]).model(Caller(None), "m")
+    found = admission([]).rights.model(Caller(None), "m")
     assert isinstance(found, Model)
     assert found.name == "m"
 
 
 @pytest.mark.parametrize("name", [None, ""])
 def test_no_model_is_not_an_unknown_one(name: str | None) -> None:
-    assert admission([]).model(Caller(None), name) is MISSING_MODEL
+    assert admission([]).rights.model(Caller(None), name) is MISSING_MODEL
     assert refused(MISSING_MODEL).status == 400
 
 
 @pytest.mark.parametrize("name", ["M", "m ", "other"])
 def test_names_are_not_guessed(name: str) -> None:
-    refusal = admission([]).model(Caller(None), name)
+    refusal = admission([]).rights.model(Caller(None), name)
     assert refusal == Refusal("unknown_model", name)
     assert isinstance(refusal, Refusal)
     assert refused(refusal).status == 404

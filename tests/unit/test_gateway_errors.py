@@ -6,8 +6,8 @@ import pytest
 
 from fakes.front import FakeFault
 from sluicegate import _core
-from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.errors import _STATUS_OF_KIND, all_resting, error_reply, from_fault, refused
+from sluicegate.gateway.rights import Refusal
 
 
 def body(fault: FakeFault, **options: bool) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,20 @@ from harness.holding import held
 from sluicegate._core import Estimates, Excess, Lease
 from sluicegate.admission import Caller, Counters, Keyring, Limiter
 from sluicegate.config import Config, load_data
-from sluicegate.gateway.admission import KEYS_UNAVAILABLE, UNKNOWN_KEY, Admission, Refusal
+from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
-from sluicegate.identity import NOTHING, CallerFields, KeyFields, KnownCaller, KnownKey, Snapshot, Terms
+from sluicegate.gateway.rights import KEYS_UNAVAILABLE, RUN, UNKNOWN_KEY, Refusal
+from sluicegate.identity import (
+    NOTHING,
+    CallerFields,
+    KeyFields,
+    KnownCaller,
+    KnownKey,
+    Snapshot,
+    Terms,
+    configured_key_id,
+)
 from sluicegate.pricing import policy_for
 from sluicegate.routing import Model, ModelTable
 from sluicegate.telemetry import Log
@@ -73,6 +84,10 @@ def admission(
     return Admission(ring, ModelTable(config), limiter, prices, lambda: now)
 
 
+def who(here: Admission, key: bytes | None, action: str = "chat_completions") -> Caller | Refusal:
+    return here.rights.authorize(here.rights.by_key(key, key is not None), action)
+
+
 def identified(found: Caller | Refusal) -> Caller:
     assert isinstance(found, Caller), found
     return found
@@ -81,19 +96,19 @@ def identified(found: Caller | Refusal) -> Caller:
 def test_a_key_of_the_database_is_known_by_its_callers_id() -> None:
     snapshot = stored(key("one"), key("two", "s-1"), team="blue")
     here = admission(snapshot)
-    one = identified(here.identify(digest("one"), True))
+    one = identified(who(here, digest("one")))
     assert (one.name, one.owner, one.key_id, one.team) == ("lab", f"id:{LAB}", "one", "blue")
-    two = identified(here.identify(digest("two"), True))
+    two = identified(who(here, digest("two")))
     assert (two.name, two.owner, two.key_id) == ("search", "id:s-1", "two")
     assert here.digests == digest("one") + digest("two")
-    assert here.identify(digest("three"), True) is UNKNOWN_KEY
-    assert here.identify(None, False) == Refusal("missing_key")
+    assert who(here, digest("three")) is UNKNOWN_KEY
+    assert who(here, None) == Refusal("missing_key")
 
 
 def test_keys_of_the_configuration_go_on_beside_them() -> None:
     keys = [{"name": "search", "key": "sk-1"}, {"name": "alone", "key": "sk-2"}]
     here = admission(stored(key("one"), key("two", "s-1")), keys=keys, access=None)
-    names = {text: identified(here.identify(digest(text), True)).owner for text in ("sk-1", "one", "two")}
+    names = {text: identified(who(here, digest(text))).owner for text in ("sk-1", "one", "two")}
     assert names == {"sk-1": "id:s-1", "one": f"id:{LAB}", "two": "id:s-1"}
     assert here.owners.keys() == {"search", "alone"}, "a name of the database stands for no responses of old"
 
@@ -102,36 +117,36 @@ def test_a_gateway_that_is_open_asks_for_no_key_whatever_the_database_has() -> N
     for snapshot in (stored(key("one")), None):
         here = admission(snapshot, access="open")
         assert here.digests is None
-        assert here.identify(None, False) == Caller(None)
+        assert who(here, None) == Caller(None)
 
 
 def test_without_any_key_nobody_may_call_where_keys_are_needed() -> None:
     here = admission(NOTHING)
     assert here.digests == b""
-    assert here.identify(digest("one"), True) is UNKNOWN_KEY
+    assert who(here, digest("one")) is UNKNOWN_KEY
 
 
 def test_a_key_that_may_be_good_is_not_called_wrong() -> None:
     here = admission(None, keys=[{"name": "search", "key": "sk-1"}])
-    assert identified(here.identify(digest("sk-1"), True)).name == "search"
-    assert here.identify(digest("one"), True) is KEYS_UNAVAILABLE
-    assert here.identify(None, False) == Refusal("missing_key")
+    assert identified(who(here, digest("sk-1"))).name == "search"
+    assert who(here, digest("one")) is KEYS_UNAVAILABLE
+    assert who(here, None) == Refusal("missing_key")
 
 
 def test_a_key_of_a_caller_who_is_gone_from_the_configuration_is_unknown() -> None:
-    assert admission(stored(key("one", "s-2"))).identify(digest("one"), True) is UNKNOWN_KEY
+    assert who(admission(stored(key("one", "s-2"))), digest("one")) is UNKNOWN_KEY
 
 
 def test_a_key_ends_at_its_time() -> None:
     ends = datetime.fromtimestamp(2000, UTC)
     snapshot = stored(key("one", expires=ends))
-    assert identified(admission(snapshot, now=1999.9).identify(digest("one"), True))
-    assert admission(snapshot, now=2000.0).identify(digest("one"), True) == Refusal("expired_key")
+    assert identified(who(admission(snapshot, now=1999.9), digest("one")))
+    assert who(admission(snapshot, now=2000.0), digest("one")) == Refusal("expired_key")
 
 
 def test_a_disabled_caller_may_not_call_with_any_key() -> None:
     here = admission(stored(key("one"), key("two"), disabled=True))
-    assert {here.identify(digest(text), True) for text in ("one", "two")} == {Refusal("caller_disabled")}
+    assert {who(here, digest(text)) for text in ("one", "two")} == {Refusal("caller_disabled")}
 
 
 @pytest.mark.parametrize(
@@ -159,16 +174,16 @@ def test_a_key_narrows_what_its_caller_may_use(
     name: str, of_caller: list[str] | None, of_key: list[str] | None, allowed: bool
 ) -> None:
     here = admission(stored(key("one", models=of_key), models=of_caller))
-    found = here.model(identified(here.identify(digest("one"), True)), name)
+    found = here.rights.model(identified(who(here, digest("one"))), name)
     assert isinstance(found, Model) if allowed else found == Refusal("model_not_allowed", name)
 
 
 def test_a_key_narrows_what_its_caller_may_call() -> None:
     snapshot = stored(key("one", endpoints=["chat_completions", "responses"]), endpoints=["chat_completions"])
     here = admission(snapshot)
-    assert identified(here.identify(digest("one"), True, "chat_completions"))
+    assert identified(who(here, digest("one"), "chat_completions"))
     for endpoint in ("responses", "embeddings"):
-        refused = here.identify(digest("one"), True, endpoint)
+        refused = who(here, digest("one"), endpoint)
         assert refused == Refusal("endpoint_not_allowed", endpoint)
 
 
@@ -179,14 +194,88 @@ def test_a_key_narrows_what_its_caller_may_call() -> None:
 def test_who_has_limits_that_are_not_there_may_not_call(fields: dict[str, Any], missing: str) -> None:
     here = admission(stored(key("one"), key("two", "s-1"), **fields))
     assert here.missing == {missing}
-    assert here.identify(digest("one"), True) == Refusal("caller_disabled")
-    assert identified(here.identify(digest("two"), True))
+    assert who(here, digest("one")) == Refusal("caller_disabled")
+    assert identified(who(here, digest("two")))
 
 
 def test_a_key_whose_limits_are_not_there_ends_alone() -> None:
     here = admission(stored(key("one", limits="gold"), key("two")))
-    assert here.identify(digest("one"), True) == Refusal("caller_disabled")
-    assert identified(here.identify(digest("two"), True))
+    assert who(here, digest("one")) == Refusal("caller_disabled")
+    assert identified(who(here, digest("two")))
+
+
+# === work without a request of its own ===
+
+FILE_KEYS = [{"name": "search", "key": "sk-1"}, {"name": "alone", "key": "sk-2"}]
+LAB_OWNER = f"id:{LAB}"
+# As the gateway makes the ids of its database's keys.
+ONE, TWO = "one000000000", "two000000000"
+
+
+def holder(here: Admission, owner: str, key_id: str | None) -> tuple[str | None, Caller | Refusal]:
+    """Whose name the record has, and whether the work may be done."""
+    found = here.rights.by_work(owner, key_id)
+    return found.caller.name, here.rights.authorize(found, RUN)
+
+
+def test_work_is_done_with_the_key_that_it_was_asked_for_with() -> None:
+    here = admission(stored(key(ONE, models=["llama-*"]), key(TWO)))
+    name, caller = holder(here, LAB_OWNER, ONE)
+    assert (name, identified(caller).key_id) == ("lab", ONE)
+    assert identified(caller).models == (("llama-*",),)
+
+
+def test_work_of_a_key_that_is_revoked_or_removed_is_not_done_and_names_its_caller() -> None:
+    here = admission(stored(key(TWO)), keys=FILE_KEYS)
+    assert holder(here, LAB_OWNER, ONE) == ("lab", Refusal("revoked_key"))
+    mark = configured_key_id(digest("sk-gone"))
+    assert holder(here, "id:s-1", mark) == ("search", Refusal("removed_key"))
+    # A key that was a caller by itself leaves no name, and neither does a caller that is gone.
+    assert holder(here, f"key:{mark}", mark) == (None, Refusal("removed_key"))
+    assert holder(here, "id:gone", ONE) == (None, Refusal("revoked_key"))
+    assert holder(here, "id:gone", None) == (None, Refusal("removed_key"))
+    # The key is good, and its caller is another one now.
+    assert holder(here, "id:s-1", TWO) == ("search", Refusal("removed_key"))
+    no_caller = admission(stored(key(ONE, "s-1")), callers=[], limits={}, teams={})
+    assert holder(no_caller, "id:s-1", ONE) == (None, Refusal("removed_key"))
+
+
+def test_a_key_that_is_a_caller_by_itself_does_its_work() -> None:
+    here = admission(NOTHING, keys=FILE_KEYS)
+    mark = configured_key_id(digest("sk-2"))
+    assert holder(here, f"key:{mark}", mark)[0] == "alone"
+    assert identified(holder(here, f"key:{mark}", mark)[1])
+
+
+def test_work_of_a_replaced_key_goes_on_with_the_one_that_replaces_it_unless_it_is_revoked() -> None:
+    old = key(ONE, expires=datetime.fromtimestamp(2000.0, UTC))
+    new = key(TWO, counted_as=ONE)
+    snapshot = replace(stored(old, new), counted_as={TWO: ONE})
+    for now, id in ((1999.0, ONE), (2000.0, TWO)):
+        assert identified(holder(admission(snapshot, now=now), LAB_OWNER, ONE)[1]).key_id == id
+    late = replace(stored(old, key(TWO, counted_as=ONE, expires=datetime.fromtimestamp(2500.0, UTC))))
+    late = replace(late, counted_as={TWO: ONE})
+    assert holder(admission(late, now=3000.0), LAB_OWNER, ONE) == ("lab", Refusal("expired_key"))
+    revoked = replace(stored(new), counted_as={TWO: ONE})
+    assert holder(admission(revoked), LAB_OWNER, ONE) == ("lab", Refusal("revoked_key"))
+    alone = admission(stored(old), now=2000.0)
+    assert holder(alone, LAB_OWNER, ONE) == ("lab", Refusal("expired_key"))
+
+
+def test_nothing_is_said_of_a_key_before_the_database_could_be_read() -> None:
+    here = admission(None, keys=FILE_KEYS)
+    assert holder(here, LAB_OWNER, ONE)[1] is KEYS_UNAVAILABLE
+    assert identified(holder(here, "id:s-1", configured_key_id(digest("sk-1")))[1])
+
+
+def test_work_that_was_asked_for_without_a_key_is_not_done_where_one_is_needed() -> None:
+    here = admission(NOTHING, keys=FILE_KEYS)
+    assert holder(here, "", None) == (None, Refusal("missing_key"))
+    anyone = admission(NOTHING, config=configured(access="open", callers=[], limits={}, teams={}))
+    assert holder(anyone, "", None) == (None, Caller(None))
+    # What a key has asked for is done by anyone, too, where anyone may ask, and stays that key's own.
+    mark = configured_key_id(digest("sk-2"))
+    assert identified(holder(anyone, f"key:{mark}", mark)[1]).owner == f"key:{mark}"
 
 
 # === limits ===
@@ -197,7 +286,7 @@ def asked(here: Admission, caller: Caller) -> Lease | Excess:
 
 
 def admitted(here: Admission, text: str) -> bool:
-    found = asked(here, identified(here.identify(digest(text), True)))
+    found = asked(here, identified(who(here, digest(text))))
     if isinstance(found, Lease):
         found.ended(10, 10, 0, failed=False)
     return not isinstance(found, Excess)
@@ -223,7 +312,7 @@ def test_a_key_that_replaces_another_goes_on_with_what_that_has_used() -> None:
     new = key("two", counted_as="one", limits=limits)
     here = admission(stored(key("one", limits=limits), new))
     assert [admitted(here, text) for text in ("one", "two", "one", "two")] == [True, True, True, False]
-    assert identified(here.identify(digest("two"), True)).key_id == "two"
+    assert identified(who(here, digest("two"))).key_id == "two"
 
 
 def test_whoever_has_limits_is_found_once_for_all_keys_that_add_none() -> None:
@@ -273,13 +362,13 @@ def test_what_was_used_counts_on_when_limits_change() -> None:
 
 def test_a_caller_has_its_limits_also_for_what_is_done_without_a_request() -> None:
     here = admission(stored(limits="standard"))
-    caller = here.owner(f"id:{LAB}")
+    caller = here.rights.by_work(f"id:{LAB}", None).caller
     assert caller.name == "lab"
     for expected in (True, True, False):
         assert isinstance(asked(here, caller), Lease) is expected
-    other = here.owner("id:s-1")
+    other = here.rights.by_work("id:s-1", None).caller
     assert isinstance(asked(here, other), Lease)
-    assert not here.limiter.limits(here.owner("id:gone"), "m", None)
+    assert not here.limiter.limits(here.rights.by_work("id:gone", None).caller, "m", None)
 
 
 def test_own_limits_make_the_engines_estimate_inputs() -> None:

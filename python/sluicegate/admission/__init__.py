@@ -1,6 +1,6 @@
 """Who may call, and how much they may use: callers by their keys, limits, and what is left of them."""
 
-from sluicegate.admission.caller import ANYONE, Caller
+from sluicegate.admission.caller import ANYONE, Caller, Gone, Holder
 from sluicegate.admission.counters import Answer, Counters, Later
 from sluicegate.admission.keyring import Keyring, key_digest
 from sluicegate.admission.limiter import LONGEST_USER, Limiter
@@ -33,6 +33,8 @@ __all__ = [
     "Changes",
     "CounterKey",
     "Counters",
+    "Gone",
+    "Holder",
     "Keyring",
     "Later",
     "Limiter",

@@ -1,6 +1,7 @@
 """Whoever sent a request, and what is allowed to them."""
 
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from sluicegate.config import LimitSet
 
@@ -37,6 +38,19 @@ class Caller:
 
 
 ANYONE = Caller(None)
+
+Gone = Literal["missing_key", "unknown_key", "revoked_key", "removed_key"]
+"""What has become of the key of what is done without a request. missing: there never was one, and one is
+needed now; unknown: nobody can tell yet, since the database of keys has not been read; removed: it is not in
+the configuration any more, or its caller is not."""
+
+
+class Holder(NamedTuple):
+    """Whose work it is that is done without a request of its own."""
+
+    caller: Caller
+    """As much of it as is known, for the record, where the key is `gone`."""
+    gone: Gone | None = None
 
 
 def _matches(model: str, pattern: str) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
-from sluicegate.admission.caller import ANYONE, Caller
+from sluicegate.admission.caller import ANYONE, Caller, Gone, Holder
 from sluicegate.config import CallerConfig, Config, KeyConfig, LimitSet
-from sluicegate.identity import NOTHING, KnownCaller, KnownKey, Snapshot, Terms, configured_key_id
+from sluicegate.identity import NOTHING, KnownCaller, KnownKey, Snapshot, Terms, configured_key_id, public_id
 
 _JOINED_AT_ONCE = 4096
 
@@ -35,6 +35,8 @@ class Keyring:
         self._callers = configured.keys
         self._asked_for: _Keys = {}
         """Those of the database that were."""
+        self._rotated: dict[str, list[str]] | None = None
+        """By the id that they are counted by, the keys that go on for others; once it was asked for."""
         self._without_key: dict[str, Caller] = {}
         """Callers of the database that were asked for, by id."""
         self.missing = set(configured.missing(self._stored))
@@ -56,24 +58,25 @@ class Keyring:
             return None
         return found[1]
 
-    def owner(self, owner: str, key_id: str | None = None) -> Caller:
-        """The caller who is this owner, for what is done without a request of its own, with the key that has
-        this id; where that is gone with another one's limits, and without a name where nobody is this owner
-        any more.
+    def holder(self, owner: str, key_id: str | None, now: float) -> Holder:
+        """Who is this owner, for what is done without a request of its own, with the key that has this id: as
+        it is at `now`, in seconds since 1970.
+
+        A key of the database whose time is over, and that another one has replaced, is that one. Without an
+        id (of what was asked for before ids were kept) it is the caller without any key.
         """
-        configured = self._configured
-        if key_id is None:
-            known = configured.by_owner.get(owner)
-            if known is None and owner.startswith("id:") and not self._open:
-                known = self._caller(owner[3:])
-            return known or Caller(None, owner)
-        known = configured.by_key.get((owner, key_id))
-        if known is None:
-            key = self._stored.keys.get(key_id)
-            known = None if key is None else self._with_key(key)
-        if known is None or known.owner != owner:
-            return replace(self.owner(owner), key_id=key_id)
-        return known
+        if self._open:
+            # Limits of people count for anyone together.
+            return Holder(Caller(None, owner, key_id=key_id or "") if _has_key(owner) else ANYONE)
+        known = None if key_id is None else self._with_id(owner, key_id, now)
+        if known is not None:
+            return Holder(known)
+        caller = self._owning(owner)
+        if key_id is None and caller is not None:
+            return Holder(caller)
+        return Holder(
+            replace(caller or Caller(None, owner), key_id=key_id or ""), self._what_became(owner, key_id)
+        )
 
     def of_caller(self, name: str) -> list[Caller]:
         """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
@@ -128,6 +131,43 @@ class Keyring:
             return None
         found = self._asked_for[key.digest] = (key.digest, caller)
         return found
+
+    def _with_id(self, owner: str, key_id: str, now: float) -> Caller | None:
+        known = self._configured.by_key.get((owner, key_id))
+        key = self._stored.keys.get(key_id)
+        if known is None and key is not None:
+            if key.expires is not None and now >= key.expires:
+                key = self._replacing(key, now)
+            known = self._with_key(key)
+        return None if known is None or known.owner != owner else known
+
+    def _replacing(self, key: KnownKey, now: float) -> KnownKey:
+        """The key of the database that goes on for `key`; `key` itself where there is none that works."""
+        if self._rotated is None:
+            self._rotated = {}
+            for id, counted_as in self.counted_as.items():
+                self._rotated.setdefault(counted_as, []).append(id)
+        for id in self._rotated.get(key.counted_as, ()):
+            other = self._stored.keys.get(id)
+            works = other is not None and (other.expires is None or now < other.expires)
+            if works and other is not None and other.caller_id == key.caller_id:
+                return other
+        return key
+
+    def _owning(self, owner: str) -> Caller | None:
+        """The caller who is this owner, without any key where it may have several."""
+        known = self._caller(owner[3:]) if owner.startswith("id:") else None
+        return known or self._configured.by_owner.get(owner)
+
+    def _what_became(self, owner: str, key_id: str | None) -> Gone:
+        """Why nobody is this owner with this key."""
+        if not _has_key(owner):
+            return "missing_key"
+        if not self.is_whole:
+            return "unknown_key"
+        # Keys of the database are never deleted: one that is not there is revoked.
+        revoked = key_id is not None and public_id(key_id) and key_id not in self._stored.keys
+        return "revoked_key" if revoked else "removed_key"
 
     def _with_key(self, key: KnownKey) -> Caller | None:
         """None: a caller of the configuration may be gone from it."""
@@ -254,6 +294,11 @@ class _Configured:
             if limits is None:
                 return None
         return () if limits is None else ((subject, who, limits),)
+
+
+def _has_key(owner: str) -> bool:
+    """Whether what belongs to this owner was asked for with a key."""
+    return owner.startswith(("id:", "key:"))
 
 
 def _terms(said: CallerConfig | KeyConfig, team: str | None = None) -> Terms:

@@ -5,7 +5,6 @@ from time import perf_counter
 
 from sluicegate.admission import Caller, key_digest
 from sluicegate.gateway import errors
-from sluicegate.gateway.admission import Refusal
 from sluicegate.gateway.asgi import (
     BodyTooLarge,
     ClientDisconnected,
@@ -23,6 +22,7 @@ from sluicegate.gateway.errors import ErrorReply, Form, Refused
 from sluicegate.gateway.forms import form_of, form_of_client, in_form
 from sluicegate.gateway.recording import LONGEST_NAME, names_of, result_of
 from sluicegate.gateway.refusal import refuse
+from sluicegate.gateway.rights import Refusal
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model
 from sluicegate.telemetry import RequestRecord
@@ -77,18 +77,21 @@ class AppRequest:
         name = RELAYED.get(self.scope["path"])
         return form_of_client(self.headers) if name is None else form_of(name)
 
-    def identify(self) -> Caller:
-        """Who asks. Raises `Refused`."""
-        digest, presented = key_digest(self.headers)
-        caller = self.serving.admission.identify(digest, presented)
+    def authorize(self) -> Caller:
+        """Who asks, where it may do what this endpoint does. Raises `Refused`."""
+        rights = self.serving.admission.rights
+        caller = rights.authorize(rights.by_key(*key_digest(self.headers)), self._endpoint)
         if isinstance(caller, Refusal):
             raise Refused(errors.refused(caller))
         self.caller = caller
         return caller
 
-    def asked_model(self, caller: Caller, name: str | None) -> Model:
-        """The model of that name, which somebody must have listed. Raises `Refused`."""
-        model = self.serving.admission.model(caller, name)
+    def asked_model(self, caller: Caller, name: str | None, *, runs_later: bool = False) -> Model:
+        """The model of that name, which somebody must have listed. `runs_later`: without this client. Raises
+        `Refused`.
+        """
+        rights = self.serving.admission.rights
+        model = rights.model_without_client(caller, name) if runs_later else rights.model(caller, name)
         if not isinstance(model, Refusal) and not model.listed:
             model = Refusal("unknown_model", model.name)
         if isinstance(model, Refusal):

@@ -7,7 +7,7 @@ from sluicegate._core import Lease, ResponsesRequest
 from sluicegate.admission import Caller, Later
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
-from sluicegate.gateway.admission import Refusal, told
+from sluicegate.gateway.admission import told
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import Message, Receive, Send, respond
 from sluicegate.gateway.call import Run, TakenOn
@@ -17,6 +17,7 @@ from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RESPONSES_PATH
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.recording import names_of, result_of
+from sluicegate.gateway.rights import RUN, Refusal
 from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
 from sluicegate.offload import offload
@@ -40,7 +41,7 @@ class Background:
 
     async def endpoint(self, asked: AppRequest) -> None:
         """Requests for a response: those without `background` go the way of all."""
-        caller = asked.identify()
+        caller = asked.authorize()
         body = await asked.read()
         try:
             request = await offload(len(body), ResponsesRequest, body)
@@ -54,15 +55,13 @@ class Background:
     async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest) -> None:
         """Take the response on, and answer: with its object, or with its events as they come."""
         state, serving, owner = self._state, asked.serving, caller.owner
-        model = asked.asked_model(caller, request.model)
+        model = asked.asked_model(caller, request.model, runs_later=True)
         if not request.store:
             raise Refused(stored_errors.background_needs_store())
         if not state.responses.enabled:
             raise Refused(stored_errors.background_not_here())
         if request.unstorable is not None:
             raise Refused(stored_errors.unstorable(request.unstorable))
-        if all(serving.forwards_authorization[deployment.upstream] for deployment in model.deployments):
-            raise Refused(stored_errors.background_needs_own_credentials(model.name))
         taken_on = TakenOn(asked.headers)
 
         def take_on(tell: Callable[[Refusal | None], None]) -> None:
@@ -116,10 +115,15 @@ class Background:
     async def execute(self, work: Work, receive: Receive, send: Send) -> None:
         """Run a background response: an ordinary exchange, always streamed, whose client is the store."""
         entry, serving, started = work.entry, self._state.serving, perf_counter()
-        caller = serving.admission.owner(entry.owner, entry.key_id)
-        run = Run(serving, caller, entry.id, max(entry.attempts, 1))
+        rights = serving.admission.rights
+        holder = rights.by_work(entry.owner, entry.key_id)
+        run = Run(serving, holder.caller, entry.id, max(entry.attempts, 1))
         tag = self._decider.expect(run)
         try:
+            # Much may have changed since it was taken on.
+            caller = rights.authorize(holder, RUN)
+            if isinstance(caller, Refusal):
+                raise Refused(errors.refused(caller))
             # Its own input was resolved when it was taken on.
             request = await parsed(work.request)
             text = await offload(request.size, request.as_run)
@@ -144,7 +148,7 @@ class Background:
         self, run: Run, owner: str, name: str, text: bytes
     ) -> ResponsesRequest | None:
         """The request that takes the place of `text`, if any. Raises `Refused`."""
-        model = run.serving.admission.model(run.caller, name)
+        model = run.serving.admission.rights.model_without_client(run.caller, name)
         if isinstance(model, Refusal):
             raise Refused(errors.refused(model))
         request = await parsed(text)

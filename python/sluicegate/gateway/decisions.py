@@ -12,13 +12,14 @@ from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, P
 from sluicegate.admission import Later
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
-from sluicegate.gateway.admission import Refusal, Work, told
+from sluicegate.gateway.admission import Work, told
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
 from sluicegate.gateway.call import Call, Continued, Run
 from sluicegate.gateway.errors import ErrorReply
 from sluicegate.gateway.forms import in_form
 from sluicegate.gateway.recording import cannot_count, record_of, undecided_record
+from sluicegate.gateway.rights import Refusal
 from sluicegate.gateway.state import State
 from sluicegate.routing import Model, NoRoute, Plan
 from sluicegate.telemetry import where
@@ -162,9 +163,10 @@ class Decider:
         if event.anthropic:
             call.anthropic = event.request_id
         admission = serving.admission
+        rights = admission.rights
         if run is None:
             key = event.key
-            caller = admission.identify(key, key is not None, endpoint)
+            caller = rights.authorize(rights.by_key(key, key is not None), endpoint)
             if isinstance(caller, Refusal):
                 self._refuse(call, errors.refused(caller))
                 return
@@ -178,9 +180,9 @@ class Decider:
             return
         passed = event.upstream
         if passed is None:
-            model = admission.model(caller, event.model)
+            model = rights.model(caller, event.model)
         else:
-            found = admission.upstream(caller, passed, endpoint)
+            found = rights.upstream(caller, passed, endpoint)
             if found is None:  # The configuration has become another one just now.
                 self._refuse(call, errors.internal())
                 return

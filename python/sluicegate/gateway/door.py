@@ -46,7 +46,7 @@ class Door:
 
     async def _relay(self, path: str, asked: AppRequest) -> None:
         # The front looks, too; but a body is not read for a client who may not call.
-        asked.identify()
+        asked.authorize()
         await self.relay(path, asked, await asked.read())
 
     async def relay(self, path: str, asked: AppRequest, body: bytes) -> None:

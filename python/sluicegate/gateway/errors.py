@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from sluicegate._core import Excess
 from sluicegate.errors import ParseError
-from sluicegate.gateway.admission import Refusal
+from sluicegate.gateway.rights import Refusal
 
 _JSON = (b"content-type", b"application/json")
 _MESSAGE_LIMIT = 2000
@@ -144,6 +144,12 @@ def refused(refusal: Refusal) -> ErrorReply:
         )
     if refusal.reason == "expired_key":
         return _wrong_key("The API key has expired.", code="expired_api_key")
+    if refusal.reason == "revoked_key":
+        message = "The API key that this was asked for with has been revoked."
+        return _wrong_key(message, code="revoked_api_key")
+    if refusal.reason == "removed_key":
+        message = "The API key that this was asked for with, or its caller, has been removed."
+        return _wrong_key(message, code="removed_api_key")
     if refusal.reason == "caller_disabled":
         return _not_allowed("This caller may not make requests for now.", code="caller_disabled")
     if refusal.reason == "endpoint_not_allowed":
@@ -151,6 +157,14 @@ def refused(refusal: Refusal) -> ErrorReply:
     if refusal.reason == "model_not_allowed":
         message = f"This key may not use the model `{refusal.name[:256]}`."
         return _not_allowed(message, code="model_not_allowed", param="model")
+    if refusal.reason == "needs_credentials":
+        return error_reply(
+            400,
+            f"The model `{refusal.name[:256]}` takes each client's own credentials, which are not kept: "
+            "it cannot be used in the background.",
+            code="unsupported_value",
+            param="background",
+        )
     if refusal.reason == "unpriced":
         what = f"The model `{refusal.name[:256]}`" if refusal.name else "What this path leads to"
         message = f"{what} has no price, and this key has a limit of cost."

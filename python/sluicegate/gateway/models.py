@@ -35,7 +35,7 @@ class ModelsEndpoint:
         }
 
     async def __call__(self, asked: AppRequest) -> None:
-        caller = asked.identify()
+        caller = asked.authorize()
         if self._shown is not asked.serving.models:
             self._shown = asked.serving.models
             self._write()

@@ -89,8 +89,7 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
 
 def undecided_record(ended: Ended, serving: Serving) -> RequestRecord:
     """The record of a request that the front refused before anybody was asked."""
-    caller = serving.admission.identify(ended.key, ended.key is not None)
-    known = caller if isinstance(caller, Caller) else None
+    known = serving.admission.keys.caller(ended.key)
     model, requested = "", None
     if known is not None and ended.model:
         found = serving.models.find(ended.model)

@@ -86,16 +86,6 @@ def background_not_here() -> ErrorReply:
     )
 
 
-def background_needs_own_credentials(model: str) -> ErrorReply:
-    return error_reply(
-        400,
-        f"The model `{model[:256]}` takes each client's own credentials, which are not kept: "
-        "it cannot be used in the background.",
-        code="unsupported_value",
-        param="background",
-    )
-
-
 def not_cancellable() -> ErrorReply:
     return error_reply(
         400,

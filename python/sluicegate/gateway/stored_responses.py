@@ -104,7 +104,7 @@ class _Call:
         self._act = act
 
     async def __call__(self, asked: AppRequest) -> None:
-        caller = asked.identify()
+        caller = asked.authorize()
         reply = await self._reply(caller.owner, asked.scope["query_string"])
         if isinstance(reply, bytes | Mapping):
             await asked.respond(

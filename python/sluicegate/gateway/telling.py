@@ -2,9 +2,9 @@
 
 from sluicegate._core import Front
 from sluicegate.gateway import errors
-from sluicegate.gateway.admission import MISSING_KEY
 from sluicegate.gateway.errors import ErrorReply
 from sluicegate.gateway.forms import in_form
+from sluicegate.gateway.rights import MISSING_KEY
 from sluicegate.gateway.state import Serving
 
 _Whole = tuple[int, list[tuple[bytes, bytes]], bytes]
@@ -12,7 +12,7 @@ _Whole = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 def tell_engines(front: Front, serving: Serving) -> None:
     """Tell the engines who may call, where, and what policies want to know."""
-    missing, unknown = errors.refused(MISSING_KEY), errors.refused(serving.admission.unknown_key)
+    missing, unknown = errors.refused(MISSING_KEY), errors.refused(serving.admission.rights.unknown_key)
     front.callers(serving.admission.digests, _in_forms(missing), _in_forms(unknown))
     config, limiter = serving.config, serving.admission.limiter
     front.passthrough(

@@ -18,7 +18,7 @@ from sluicegate.identity.keys import (
 from sluicegate.identity.known import KnownCaller, KnownKey, Terms
 from sluicegate.identity.model import CallerFields, ConfiguredKey, KeyFields, StoredCaller, StoredKey
 from sluicegate.identity.place import open_callers
-from sluicegate.identity.secret import configured_key_id, is_key
+from sluicegate.identity.secret import configured_key_id, is_key, public_id
 from sluicegate.identity.snapshot import NOTHING, Snapshot
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "list_keys",
     "note",
     "open_callers",
+    "public_id",
     "revoke_key",
     "rotate_key",
 ]

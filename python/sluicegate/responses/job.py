@@ -30,6 +30,10 @@ _ERROR_BODY_BYTES = 1024 * 1024
 # What the gateway calls an error of its own.
 _ERROR_HEADER = b"x-sluicegate-error"
 
+# No time within which it may wait brings a budget back, or the time that its client has set.
+_FINAL = frozenset({"insufficient_quota", "client_timeout"})
+_WAITING = frozenset({"rate_limit_exceeded", "keys_unavailable"})
+
 # Of an upstream's own words about a failure, which the response, its events and each look at it repeat.
 _MESSAGE_CHARACTERS = 2000
 
@@ -279,19 +283,15 @@ class Job:
             return Failure(reported, again=True)
         if self._status not in (0, 200):
             limited = self._status == 429
-            # A limit of the gateway's own. An upstream's has another code.
-            own = self._code.decode("latin-1") if limited else ""
+            # What an upstream refuses has no such code.
+            own = self._code.decode("latin-1")
             said = error_message(bytes(self._body)) or f"The request was answered with status {self._status}."
             said = said[:_MESSAGE_CHARACTERS]
-            if own == "insufficient_quota":
-                # No time within which it may wait brings a budget back.
+            if own in _FINAL:
                 return Failure(said, own)
-            if own == "rate_limit_exceeded":
+            if own in _WAITING:
                 later = self._retry_after
                 return Failure(said, own, after=float(later) if later.isdigit() else None)
-            return Failure(
-                said,
-                "rate_limit_exceeded" if limited else "server_error",
-                again=limited or self._status >= 500,
-            )
+            code = "rate_limit_exceeded" if limited else own or "server_error"
+            return Failure(said, code, again=limited or self._status >= 500)
         return Failure("The upstream's reply ended before the response did.", again=True)

@@ -164,5 +164,10 @@ class Model:
         return first.model.replace("*", self.star) if first.shows_upstream_model else self.asked
 
     @property
+    def own_account(self) -> bool:
+        """Its upstreams are asked with the gateway's own credentials, if any, and not with the client's."""
+        return all(deployment.own_account for deployment in self.group.deployments)
+
+    @property
     def deployments(self) -> tuple[Deployment, ...]:
         return self.group.deployments

@@ -25,6 +25,27 @@ pub enum End<'a> {
     Cancelled,
 }
 
+/// Why the gateway has not let a response run, in words of its own: none of OpenAI's says it.
+const REFUSALS: [&str; 9] = [
+    "caller_disabled",
+    "client_timeout",
+    "endpoint_not_allowed",
+    "expired_api_key",
+    "invalid_api_key",
+    "model_not_allowed",
+    "removed_api_key",
+    "revoked_api_key",
+    "unsupported_value",
+];
+
+/// The code of the response's `error`. What an upstream has said is given one of OpenAI's.
+fn code(failure: Failure<'_>, told: bool) -> &'static str {
+    let own = REFUSALS
+        .into_iter()
+        .find(|code| !told && failure.code == Some(code));
+    own.unwrap_or_else(|| error_code(failure))
+}
+
 impl Fold {
     /// Appends the events that end the response: what is open is closed, as incomplete, and a failure has an `error`
     /// event before the last one. The Response object as it is then, and the number that an event behind these would
@@ -49,7 +70,7 @@ impl Fold {
                     journal.error(failure, out);
                 }
                 error = b"{\"code\":\"".to_vec();
-                error.extend_from_slice(error_code(failure).as_bytes());
+                error.extend_from_slice(code(failure, told).as_bytes());
                 error.extend_from_slice(b"\",\"message\":");
                 string::encode(failure.message, &mut error);
                 error.push(b'}');
