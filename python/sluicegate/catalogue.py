@@ -416,6 +416,15 @@ CATALOGUE: Mapping[str, Entry] = {
         ("A very long reply.",),
         ("Raise the deadline, or bound the reply with `max_tokens`.",),
     ),
+    "client_timeout": Entry(
+        "504",
+        "The reply was not complete within the seconds that the client's `x-sluicegate-timeout` says.",
+        (
+            "The client waits for less time than the reply takes.",
+            "A background response waited too long in the queue.",
+        ),
+        ("Send a larger number, or none: `deadlines.total` holds then.",),
+    ),
     "status": Entry(
         "the upstream's",
         "The upstream answered with an error status; what it said is passed on.",

@@ -336,7 +336,7 @@ async def test_a_client_that_leaves_or_is_in_a_hurry_harms_nobody(
         await anext(reply.aiter_raw())
     await process.wait_request(client_left=True)
     line = await stream(process, **{"x-sluicegate-timeout": "0.3"})
-    assert line["fault"] == "total_timeout"
+    assert line["fault"] == "client_timeout"
     assert await state_of(process, "first/m") == "usable"
 
     for wrong in ("soon", "0", "-1", "nan"):

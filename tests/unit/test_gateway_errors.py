@@ -28,7 +28,12 @@ def test_a_fault_is_told_in_the_protocols_shape(kind: str) -> None:
     assert sorted(error) == ["code", "message", "param", "type"]
     assert error["code"] == reply.code == kind
     assert error["message"] == "Upstream 'local' did something."
-    assert error["type"] == ("server_error" if kind in ("shutdown", "internal") else "upstream_error")
+    blames = {
+        "shutdown": "server_error",
+        "internal": "server_error",
+        "client_timeout": "invalid_request_error",
+    }
+    assert error["type"] == blames.get(kind, "upstream_error")
     assert 500 <= reply.status <= 504
 
 

@@ -200,7 +200,7 @@ def test_the_cost_of_a_name_does_not_grow_with_the_patterns() -> None:
     assert Counting.looked_up == 2
 
 
-OURS = {"total_timeout", "too_large", "shutdown", "internal", "status"}
+OURS = {"total_timeout", "client_timeout", "too_large", "shutdown", "internal", "status"}
 
 
 @pytest.mark.parametrize("kind", _core.FAULT_KINDS)

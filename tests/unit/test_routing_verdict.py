@@ -34,6 +34,7 @@ KINDS = {
     "decode": (F, True, False),
     "untranslatable": (N, True, False),
     "total_timeout": (N, False, False),
+    "client_timeout": (N, False, False),
     "too_large": (N, False, False),
     "shutdown": (N, False, False),
     "internal": (N, False, False),

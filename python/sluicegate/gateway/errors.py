@@ -39,6 +39,7 @@ _STATUS_OF_KIND = {
     "first_token_timeout": 504,
     "between_tokens_timeout": 504,
     "total_timeout": 504,
+    "client_timeout": 504,
     "empty": 502,
     "truncated": 502,
     "in_band_error": 502,
@@ -335,6 +336,9 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
         status = _STATUS_OF_KIND.get(fault.kind, 502)
         if fault.kind == "untranslatable":
             return error_reply(status, _sentence(fault.message), code=fault.kind, param=fault.param)
+        if fault.kind == "client_timeout":
+            # Nobody waits for what an SDK would ask for by itself.
+            return error_reply(status, _sentence(fault.message), code=fault.kind, headers=(_NO_RETRY,))
         type_ = "server_error" if fault.kind in ("shutdown", "internal") else "upstream_error"
         return error_reply(status, _sentence(fault.message), type=type_, code=fault.kind)
     if fault.status in (401, 402, 403) and not clients_credentials:

@@ -76,6 +76,7 @@ _KINDS = {
     # Its model is the upstream's business, and its own time the client's; `too_large` is by our own bound,
     # and another's reply would be, too. Nothing was sent of what could not be translated.
     "total_timeout": Verdict(Effect.NOTHING, elsewhere=False, again=False, reason="total_timeout"),
+    "client_timeout": Verdict(Effect.NOTHING, elsewhere=False, again=False, reason="client_timeout"),
     "too_large": Verdict(Effect.NOTHING, elsewhere=False, again=False, reason="too_large"),
     "untranslatable": Verdict(Effect.NOTHING, elsewhere=True, again=False, reason="untranslatable"),
     "shutdown": Verdict(Effect.NOTHING, elsewhere=False, again=False, reason="shutdown"),

@@ -54,7 +54,6 @@ impl Deadlines {
             Some(last) => due(last, self.between_tokens, FaultKind::BetweenTokensTimeout),
         };
         let total = self.end(progress.first, progress.until);
-        let total = total.map(|at| (at, FaultKind::TotalTimeout));
         [first_byte, token, total]
             .into_iter()
             .flatten()
@@ -67,10 +66,20 @@ impl Deadlines {
         next.is_some_and(|(at, _)| at <= Instant::now())
     }
 
-    /// When everything has to be over for a request that was first sent at `first`, and whose client waits `until`.
-    pub(crate) fn end(&self, first: Instant, until: Option<Instant>) -> Option<Instant> {
+    /// When everything has to be over for a request that was first sent at `first`, and whose client waits `until`;
+    /// and the fault that it is then.
+    pub(crate) fn end(
+        &self,
+        first: Instant,
+        until: Option<Instant>,
+    ) -> Option<(Instant, FaultKind)> {
         let total = self.total.and_then(|limit| first.checked_add(limit));
-        [total, until].into_iter().flatten().min()
+        let total = total.map(|at| (at, FaultKind::TotalTimeout));
+        let until = until.map(|at| (at, FaultKind::ClientTimeout));
+        [total, until]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// When to look again, from `now`: at the next deadline, and early enough for one whose phase begins in the
@@ -232,9 +241,12 @@ mod tests {
         };
         let total = (first + Duration::from_secs(10), FaultKind::TotalTimeout);
         assert_eq!(deadlines.next(&progress), Some(total));
-        for (until, due) in [(7, 7), (30, 10)] {
+        for (until, due, kind) in [
+            (7, 7, FaultKind::ClientTimeout),
+            (30, 10, FaultKind::TotalTimeout),
+        ] {
             progress.until = Some(first + Duration::from_secs(until));
-            let due = (first + Duration::from_secs(due), FaultKind::TotalTimeout);
+            let due = (first + Duration::from_secs(due), kind);
             assert_eq!(deadlines.next(&progress), Some(due));
         }
         assert_eq!(

@@ -205,10 +205,11 @@ impl Session {
                 let upstream = &attempt.route.upstream;
                 let first = self.first.unwrap_or(self.started);
                 let limit = upstream.deadlines.end(first, self.until);
+                let (limit, late) = limit.unzip();
                 let kind = match self.attend(waiting, limit, false).await {
                     Attended::Done(()) => None,
                     Attended::Left => return self.part(None),
-                    Attended::Late => Some(FaultKind::TotalTimeout),
+                    Attended::Late => late,
                     Attended::Closing => Some(FaultKind::Shutdown),
                 };
                 if let Some(kind) = kind {

@@ -28,6 +28,8 @@ pub enum FaultKind {
     BetweenTokensTimeout,
     /// The whole reply took longer than the `total` deadline.
     TotalTimeout,
+    /// The whole reply took longer than the client said that it would wait.
+    ClientTimeout,
     /// The upstream answered with an error status.
     Status,
     /// A success status with an empty body.
@@ -50,7 +52,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, for documentation, metrics and tests.
-    pub const ALL: [FaultKind; 17] = [
+    pub const ALL: [FaultKind; 18] = [
         FaultKind::Connect,
         FaultKind::ConnectTimeout,
         FaultKind::Reset,
@@ -59,6 +61,7 @@ impl FaultKind {
         FaultKind::FirstTokenTimeout,
         FaultKind::BetweenTokensTimeout,
         FaultKind::TotalTimeout,
+        FaultKind::ClientTimeout,
         FaultKind::Status,
         FaultKind::Empty,
         FaultKind::Truncated,
@@ -81,6 +84,7 @@ impl FaultKind {
             FaultKind::FirstTokenTimeout => "first_token_timeout",
             FaultKind::BetweenTokensTimeout => "between_tokens_timeout",
             FaultKind::TotalTimeout => "total_timeout",
+            FaultKind::ClientTimeout => "client_timeout",
             FaultKind::Status => "status",
             FaultKind::Empty => "empty",
             FaultKind::Truncated => "truncated",
@@ -90,6 +94,14 @@ impl FaultKind {
             FaultKind::Untranslatable => "untranslatable",
             FaultKind::Shutdown => "shutdown",
             FaultKind::Internal => "internal",
+        }
+    }
+
+    /// Whose fault it is, as `type` in an error says it.
+    pub(crate) fn blames(self) -> &'static str {
+        match self {
+            FaultKind::ClientTimeout => "invalid_request_error",
+            _ => "upstream_error",
         }
     }
 
@@ -104,6 +116,7 @@ impl FaultKind {
             FaultKind::FirstTokenTimeout => "sent no output in time (first_token deadline)",
             FaultKind::BetweenTokensTimeout => "stopped sending output (between_tokens deadline)",
             FaultKind::TotalTimeout => "took too long to complete the reply (total deadline)",
+            FaultKind::ClientTimeout => "was not waited for any longer",
             FaultKind::Status => "answered with an error status",
             FaultKind::Empty => "sent an empty reply",
             FaultKind::Truncated => "broke off the reply before it was complete",
@@ -198,6 +211,11 @@ impl Fault {
     /// more than the start of one that is no reply of the API.
     pub fn message(&self) -> String {
         match (self.status, &self.detail) {
+            // It may have been as quick as ever.
+            _ if self.kind == FaultKind::ClientTimeout => {
+                "the reply was not complete within the time that the client has set (x-sluicegate-timeout)"
+                    .to_owned()
+            }
             (None, Some(detail)) if self.kind == FaultKind::Untranslatable => detail.to_string(),
             (None, Some(quote)) if self.kind == FaultKind::Protocol => format!(
                 "upstream '{}' replied with neither JSON nor an event stream: \"{quote}\"",

@@ -537,7 +537,7 @@ impl Pump {
         self.hold = None;
         if speaks {
             self.pipeline.fail(
-                "upstream_error",
+                kind.blames(),
                 kind.as_str(),
                 &fault.message(),
                 &mut self.frames,

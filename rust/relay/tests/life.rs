@@ -386,7 +386,7 @@ fn a_client_may_want_to_wait_for_less_than_the_total_deadline(way: Way) {
     setup.deadlines.total = Some(NEVER);
     setup.patience = Some(Duration::from_millis(150));
     let seen = setup.run();
-    assert_eq!(seen.fault(), Some(FaultKind::TotalTimeout));
+    assert_eq!(seen.fault(), Some(FaultKind::ClientTimeout));
     assert_eq!(seen.outcome.attempts, 1);
 }
 

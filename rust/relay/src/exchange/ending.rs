@@ -122,7 +122,7 @@ impl Session {
             let plan = ReplyPlan::between(client, UpstreamSide::new(self.api));
             let mut events = Vec::new();
             let (code, message) = (fault.kind.as_str(), fault.message());
-            Pipeline::new(plan).fail("upstream_error", code, &message, &mut events);
+            Pipeline::new(plan).fail(fault.kind.blames(), code, &message, &mut events);
             return events;
         }
         let mut event = Vec::with_capacity(body.len() + 32);
