@@ -123,17 +123,25 @@ async def allow(server: str, url: str, *, connections: bool) -> None:
         await connection.close()
 
 
-def _execute(url: str, statement: str) -> None:
-    async def execute() -> None:
+def ask_for_password(url: str, role: str, password: str) -> None:
+    """Make a role that may connect with this password only, at a server that was started here."""
+    _execute(url, f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+    rules = Path(_execute(url, "SHOW hba_file"))
+    rules.write_text(f"host all {role} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+    _execute(url, "SELECT pg_reload_conf()")
+
+
+def _execute(url: str, statement: str) -> str:
+    async def execute() -> str:
         connection = await asyncpg.connect(url)
         try:
-            await connection.execute(statement)
+            return str(await connection.fetchval(statement))
         finally:
             await connection.close()
 
     # In a thread: the test's own loop may be running in this one.
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(asyncio.run, execute()).result(_START_SECONDS)
+        return threads.submit(asyncio.run, execute()).result(_START_SECONDS)
 
 
 def _programs() -> Path | None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import postgres
+from harness.redis_server import redis_server
 from sluicegate.cli import main
 from sluicegate.testing import Script, ScriptedUpstream
 
@@ -107,6 +109,72 @@ def test_upstreams_are_asked_for_their_models(file: Path) -> None:
         assert "warning: models.x: is not listed by a: gone (it lists x, z)" in done.stderr
         found = json.loads(run(file, "--connect", "--format", "json").stdout)
         assert found["upstreams"] == {"a": {"ok": True, "base_url": upstream.base_url, "models": ["x", "z"]}}
+
+
+def test_what_has_no_fault_is_asked_beside_what_has(file: Path) -> None:
+    with ScriptedUpstream.in_thread(models=("x",)) as upstream:
+        upstreams = {"a": {"base_url": upstream.base_url}, "b": {"base_url": "ftp://b"}}
+        upstreams["c"] = {"base_url": upstream.base_url, "api_key": "${NOT_SET}"}
+        write(file, upstream.base_url, upstreams=upstreams, models={"x": ["a", "b", "c"], "y": "a"}, prot=1)
+        done = run(file, "--connect")
+        assert done.exit_code == 1
+        assert f"a: answers at {upstream.base_url}, 1 model\n" == done.stdout
+        assert len(upstream.requests) == 1
+    said = [line.split(": ")[2] for line in done.stderr.splitlines()]
+    assert {*said} == {"prot", "upstreams.b.base_url", "upstreams.c.api_key", "models.y"}
+
+
+def stores(file: Path, done: Result) -> dict[str, Any]:
+    assert "hunter" not in done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert all(fault["line"] is not None for fault in found["faults"])
+    assert {fault["path"] for fault in found["faults"]} == {
+        path for path, answer in found["stores"].items() if not answer["ok"]
+    }
+    return {path: answer.get("reason", "ok") for path, answer in found["stores"].items()}
+
+
+def test_redis_is_asked_with_its_password(file: Path, tmp_path: Path) -> None:
+    with (
+        redis_server(tmp_path) as server,
+        ScriptedUpstream.in_thread(models=("x",)) as upstream,
+    ):
+        with server.client() as client:
+            client.config_set("requirepass", "hunter@2")
+
+        def asked(url: str) -> str:
+            write(file, upstream.base_url, storage={"counters": url})
+            return str(stores(file, run(file, "--connect", "--format", "json"))["storage.counters"])
+
+        at = f"127.0.0.1:{server.port}"
+        assert asked(f"redis://:hunter%402@{at}") == "ok"
+        assert "storage.counters: lets the gateway in\n" in run(file, "--connect").stdout
+        assert "WRONGPASS" in asked(f"redis://:hunter3@{at}")
+        assert "NOAUTH" in asked(f"redis://{at}")
+        server.kill()
+        assert "ConnectionRefusedError" in asked(f"redis://:hunter%402@{at}")
+        assert "storage.counters: does not let the gateway in: " in run(file, "--connect").stderr
+
+
+def test_postgresql_is_asked_with_its_password(file: Path) -> None:
+    with postgres.killable() as server, ScriptedUpstream.in_thread(models=("x",)) as upstream:
+        at = server.url.rpartition("@")[2]
+
+        def asked(url: str) -> dict[str, str]:
+            more = {"storage": {"database": url}, "responses": {"url": server.url}}
+            write(file, upstream.base_url, **more)
+            return stores(file, run(file, "--connect", "--format", "json"))
+
+        postgres.ask_for_password(server.url, "gate", "hunter2")
+        assert asked(f"postgresql://gate:hunter2@{at}") == {"storage.database": "ok", "responses.url": "ok"}
+        wrong = asked(f"postgresql://gate:hunter3@{at}")
+        assert "password authentication failed" in wrong["storage.database"]
+        assert wrong["responses.url"] == "ok"
+        # What is no part of a URL without being escaped may be taken for a host or a port.
+        for password in ("hunter:2", "hunter/2", "a@hunter", "a:b@hunter", "a#hunter", "a?hunter", "[hunter"):
+            assert asked(f"postgresql://gate:{password}@{at}")["storage.database"] != "ok"
+        server.kill()
+        assert asked(f"postgresql://gate:hunter2@{at}")["storage.database"] != "ok"
 
 
 def test_a_budget_that_cannot_see_what_a_model_costs_is_a_warning(file: Path) -> None:

@@ -41,5 +41,5 @@ def test_limits_that_only_callers_of_the_database_can_have() -> None:
 
     assert warned(keys=KEYS) == [("limits.standard", "is given to nobody here")]
     assert warned(access="keys") == []
-    with pytest.raises(ConfigurationError, match="nobody has it"):
+    with pytest.raises(ConfigurationError, match="is given to nobody"):
         load_data({**OPEN, **limits, "access": "open"}, {})

@@ -58,7 +58,7 @@ WRONG = [
     (to("/v1/files", model="json"), "", "both `upstream` and `model`", "upstream: NAME"),
     (to("/v1/{model}/x"), "", "does not say `model: path`", "{model}"),
     ({"path": "/v1/x", "model": "path"}, "", "no `{model}` in its path", "{model}"),
-    ({"path": "/v1/x", "model": "json", "methods": ["GET"]}, "", "method without a body", "take it out"),
+    ({"path": "/v1/x", "model": "json", "methods": ["GET"]}, ".methods", "without a body", "take it out"),
     ({"path": "/v1/x", "model": "body"}, ".model", "should be 'json', 'form' or 'path'", None),
     (to("/v1/files", methods=[]), ".methods", "is empty", "leave it out"),
     (to("/v1/files", methods=["get"]), ".methods[0]", "should be 'GET'", None),
@@ -90,7 +90,7 @@ def test_an_endpoint_of_the_gateways_own_is_not_taken(path: str) -> None:
         if own == "/*":
             continue
         fault = wrong(to(own, methods=["POST"]))
-        assert fault.path == "passthrough"
+        assert fault.path == "passthrough[0].path"
         assert "takes the gateway's own" in fault.message
     if not path.startswith("/v1/responses"):
         assert load(to(path, methods=["GET"])), "which is free"

@@ -125,8 +125,11 @@ def test_variables_stand_in_a_profiles_upstream_as_elsewhere() -> None:
             "upstreams.u.base_url: is missing [such as https://RESOURCE.openai.azure.com/",
         ),
         ({}, "upstreams.u.base_url: is missing"),
-        ({"profile": "groq", "paths": {"chat": "/x"}}, "upstreams.u.paths: has a path that is none"),
-        ({"profile": "groq", "paths": {"/v1/messages": "/x?y"}}, "upstreams.u.paths: has a path that"),
+        ({"profile": "groq", "paths": {"chat": "/x"}}, "upstreams.u.paths.chat: has a path that is none"),
+        (
+            {"profile": "groq", "paths": {"/v1/messages": "/x?y"}},
+            'upstreams.u.paths."/v1/messages": has a path that',
+        ),
         ({"profile": "groq", "key_header": "host"}, "upstreams.u.key_header: host belongs to"),
         (
             {"profile": "vllm", "messages": {"auth": ""}},
@@ -138,7 +141,7 @@ def test_variables_stand_in_a_profiles_upstream_as_elsewhere() -> None:
         ),
         (
             {"profile": "azure", "base_url": "https://h/v1", "api_key": "a", "headers": {"Api-Key": "b"}},
-            "upstreams.u: sets the authorization more than once: api_key, headers",
+            "upstreams.u.headers: sets the authorization more than once: api_key, headers",
         ),
     ],
 )

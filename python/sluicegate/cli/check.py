@@ -1,9 +1,11 @@
 """`check` and `schema`: what a configuration says, without serving it."""
 
+import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import click
 
@@ -13,6 +15,7 @@ from sluicegate.cli.reports import Form, show, show_as_json, show_for_github
 if TYPE_CHECKING:
     from sluicegate.config import Config, Report
     from sluicegate.discovery import Listing, NoListing
+    from sluicegate.errors import ConfigurationFault
 
 
 @click.command()
@@ -26,7 +29,12 @@ if TYPE_CHECKING:
     help="github: workflow commands, which show at their lines.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
-@click.option("--connect", is_flag=True, help="Ask each upstream for its models. It bills nothing.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Ask each upstream for its models, and Redis and PostgreSQL to be let in. It bills nothing, and "
+    "writes nothing.",
+)
 def check(file: Path | None, form: Literal["text", "json", "github"], strict: bool, connect: bool) -> None:
     """Check a configuration FILE and show everything that is wrong with it.
 
@@ -40,20 +48,24 @@ def check(file: Path | None, form: Literal["text", "json", "github"], strict: bo
         places = ", ".join(str(path) for path in configuration_paths())
         raise click.UsageError(f"there is no configuration at {places}.")
     report = check_file(file)
+    asked = None
+    # Where something has a fault, the rest is looked at all the same.
+    if report.rest is not None:
+        report = report.with_more(_faults_of_machine(report, report.rest))
+    if connect and report.rest is not None:
+        asked = _ask(report, report.rest)
+        report = _with_answers(report, report.rest, asked)
     if report.config is not None:
-        config = report.config
-        report = _with_budgets(_with_store(report, config), config)
-    answers = None
-    if connect and report.config is not None:
-        answers = ask_all(report.config.upstreams)
-        report = _with_answers(report, report.config, answers)
+        from sluicegate.cli.budgets import blind_budgets
+
+        report = report.with_more((), blind_budgets(report.config))
     ok = not report.faults and not (strict and report.warnings)
     if form == "json":
-        show_as_json(file, report, ok, None if answers is None else _as_data(answers))
+        show_as_json(file, report, ok, None if asked is None else _as_data(asked))
     elif form == "github":
         show_for_github(file, report)
     else:
-        _show_text(file, report, ok, answers)
+        _show_text(file, report, ok, asked)
     raise SystemExit(0 if ok else 1)
 
 
@@ -65,32 +77,75 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
-def _with_store(report: "Report", config: "Config") -> "Report":
+class _Asked(NamedTuple):
+    """What was answered."""
+
+    upstreams: "dict[str, Listing | NoListing]"
+    stores: dict[str, str | None]
+    """By the path of the setting: why there is no way in; None: there is one."""
+
+
+def _faults_of_machine(report: "Report", config: "Config") -> "Iterator[ConfigurationFault]":
+    """What this machine lacks: files, rights, libraries. Of settings without faults only."""
+    from sluicegate.errors import ConfigurationError
     from sluicegate.ledger import ledger_faults
     from sluicegate.responses import store_faults
-    from sluicegate.storage import redis_faults
+    from sluicegate.routing.upstreams import make_upstream
+    from sluicegate.server.certificate import check_certificate
+    from sluicegate.storage import postgresql_faults, redis_faults
 
-    faults = store_faults(config.responses)
+    for name, upstream in config.upstreams.items():
+        if report.whole("upstreams", name):
+            try:
+                make_upstream(name, upstream)
+            except ConfigurationError as error:
+                yield from (replace(fault, path=f"upstreams.{name}") for fault in error.faults)
+    for path, section in (("server", config.server), ("admin", config.admin)):
+        if section is not None and section.tls is not None and report.whole(path, "tls"):
+            try:
+                check_certificate(section.tls, f"{path}.tls")
+            except ConfigurationError as error:
+                yield from error.faults
+    if report.whole("responses"):
+        yield from store_faults(config.responses)
+        yield from postgresql_faults(config.responses.url, "responses.url")
+    if not report.whole("storage"):
+        return
     if config.ledger is not None:
-        faults += ledger_faults(config.storage)
-    faults += redis_faults(config.storage.counters, config.storage.counters_ca_file)
-    return replace(report, faults=(*report.faults, *faults))
+        yield from ledger_faults(config.storage)
+    yield from postgresql_faults(config.storage.database, "storage.database")
+    yield from redis_faults(config.storage.counters, config.storage.counters_ca_file)
 
 
-def _with_budgets(report: "Report", config: "Config") -> "Report":
-    """With a warning for each limit of cost that cannot see what requests cost."""
-    from sluicegate.cli.budgets import blind_budgets
+def _ask(report: "Report", config: "Config") -> _Asked:
+    """What upstreams and stores answer whose settings have no faults."""
+    from sluicegate.admission import SESSIONS
+    from sluicegate.storage import why_no_postgresql, why_no_redis
 
-    return replace(report, warnings=(*report.warnings, *blind_budgets(config)))
+    stores: dict[str, str | None] = {}
+    told = {fault.path for fault in report.faults}
+    for path, url in (("storage.database", config.storage.database), ("responses.url", config.responses.url)):
+        if url is not None and path not in told and report.whole(*path.split(".")):
+            stores[path] = asyncio.run(why_no_postgresql(url))
+    storage, path = config.storage, "storage.counters"
+    if storage.counters is not None and report.whole("storage") and not told & {path, f"{path}_ca_file"}:
+        stores[path] = why_no_redis(storage.counters, storage.counters_ca_file, SESSIONS)
+    upstreams = {
+        name: upstream
+        for name, upstream in config.upstreams.items()
+        if report.whole("upstreams", name) and f"upstreams.{name}" not in told
+    }
+    return _Asked(ask_all(upstreams), stores)
 
 
-def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listing | NoListing]") -> "Report":
-    """With a fault for each upstream that does not answer, and a warning for each model that it lacks."""
+def _with_answers(report: "Report", config: "Config", asked: _Asked) -> "Report":
+    """With a fault for each server that does not answer, and a warning for each model that one lacks."""
+    from sluicegate.config.source import spell
     from sluicegate.discovery import NoListing, key_variable
     from sluicegate.errors import ConfigurationFault
 
-    faults, warnings = list(report.faults), list(report.warnings)
-    for name, answer in answers.items():
+    faults, warnings = [], []
+    for name, answer in asked.upstreams.items():
         path = f"upstreams.{name}"
         if not isinstance(answer, NoListing):
             continue
@@ -103,15 +158,18 @@ def _with_answers(report: "Report", config: "Config", answers: "dict[str, Listin
             variable = key_variable(config.upstreams[name]) or "VARIABLE"
             hint = f"`api_key: ${{{variable}}}`"
         faults.append(ConfigurationFault(path, answer.reason, hint))
+    for path, reason in asked.stores.items():
+        if reason is not None:
+            faults.append(ConfigurationFault(path, f"does not let the gateway in: {reason}", None))
     for name, model in config.models.items():
         for route in model.routes:
-            answer = answers[route.upstream]
-            if isinstance(answer, NoListing) or "*" in route.model:
+            listing = asked.upstreams.get(route.upstream)
+            if listing is None or isinstance(listing, NoListing) or "*" in route.model:
                 continue
-            if route.model not in answer.models:
+            if route.model not in listing.models:
                 message = f"is not listed by {route.upstream}: {route.model}"
-                warnings.append(ConfigurationFault(f"models.{name}", message, _names(answer)))
-    return replace(report, faults=tuple(faults), warnings=tuple(warnings))
+                warnings.append(ConfigurationFault(spell(("models", name)), message, _names(listing)))
+    return report.with_more(faults, warnings)
 
 
 def _names(answer: "Listing") -> str:
@@ -121,29 +179,35 @@ def _names(answer: "Listing") -> str:
     return f"it lists {', '.join(answer.models[:5])}{more}"
 
 
-def _as_data(answers: "dict[str, Listing | NoListing]") -> dict[str, object]:
+def _as_data(asked: _Asked) -> dict[str, object]:
     from sluicegate.discovery import NoListing
 
-    return {
+    upstreams = {
         name: {"ok": False, "reason": answer.reason}
         if isinstance(answer, NoListing)
         else {"ok": True, "base_url": answer.base_url, "models": list(answer.models)}
-        for name, answer in answers.items()
+        for name, answer in asked.upstreams.items()
     }
+    stores = {
+        path: {"ok": True} if reason is None else {"ok": False, "reason": reason}
+        for path, reason in asked.stores.items()
+    }
+    return {"upstreams": upstreams, "stores": stores}
 
 
-def _show_text(
-    file: Path, report: "Report", ok: bool, answers: "dict[str, Listing | NoListing] | None"
-) -> None:
+def _show_text(file: Path, report: "Report", ok: bool, asked: _Asked | None) -> None:
     from sluicegate.discovery import NoListing
 
     show(file, report.faults, "error")
     show(file, report.warnings, "warning")
     config = report.config
-    for name, answer in (answers or {}).items():
+    for name, answer in ({} if asked is None else asked.upstreams).items():
         if not isinstance(answer, NoListing):
             count = len(answer.models)
             click.echo(f"{name}: answers at {answer.base_url}, {count} model{'' if count == 1 else 's'}")
+    for path, reason in ({} if asked is None else asked.stores).items():
+        if reason is None:
+            click.echo(f"{path}: lets the gateway in")
     if ok and config is not None:
         discover = any(upstream.discover is not None for upstream in config.upstreams.values())
         models = [*config.models, *(["those that are discovered"] if discover else [])]

@@ -1,7 +1,7 @@
 """Showing what is wrong with a configuration, as compilers show faults: editors and terminals follow it."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,8 +61,8 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def show_as_json(file: Path, report: "Report", ok: bool, upstreams: object) -> None:
-    """One JSON object, for programs."""
+def show_as_json(file: Path, report: "Report", ok: bool, answers: Mapping[str, object] | None) -> None:
+    """One JSON object, for programs. `answers`: of those who were asked, as further members."""
 
     def listed(faults: Iterable[ConfigurationFault]) -> list[dict[str, object]]:
         return [
@@ -76,6 +76,5 @@ def show_as_json(file: Path, report: "Report", ok: bool, upstreams: object) -> N
         "faults": listed(report.faults),
         "warnings": listed(report.warnings),
     }
-    if upstreams is not None:
-        document["upstreams"] = upstreams
+    document |= answers or {}
     click.echo(json.dumps(document, ensure_ascii=False, indent=2))

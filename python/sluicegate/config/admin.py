@@ -1,10 +1,12 @@
 """The admin API: where it listens, and who may ask it what."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from sluicegate.config.quantities import fault
+from sluicegate.config.quantities import fault, raise_all
 from sluicegate.config.section import Section
 from sluicegate.config.server import TlsConfig, is_loopback
 from sluicegate.config.values import Host, Name, Port, Secret
@@ -92,14 +94,22 @@ class AdminConfig(Section):
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
+        raise_all("AdminConfig", self._faults())
+        return self
+
+    def _faults(self) -> Iterator[PydanticCustomError]:
         if self.port is None and self.socket is None:
-            raise fault("admin", "listens nowhere", "give it a `port` or a `socket`")
+            yield fault(
+                "admin", "listens nowhere", "give it a `port` or a `socket`", lacks=("port", "socket")
+            )
         if self.port is None and self.tls is not None:
-            raise fault("admin", "has `tls`, and no `port` to use it on", "take one of the two out")
+            hint = "take one of the two out"
+            yield fault("admin", "has no `port` to be used on", hint, at=("tls",), lacks=("port",))
         if self.port is not None and not (is_loopback(self.host) or self.tls or self.insecure):
-            raise fault(
+            yield fault(
                 "admin",
                 f"would send tokens readable over the network to {self.host}",
                 "add `tls`, listen on 127.0.0.1, or say `insecure: true`",
+                at=("host",),
+                lacks=("tls", "insecure"),
             )
-        return self

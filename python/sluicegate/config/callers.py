@@ -1,12 +1,12 @@
 """Who calls: keys, the callers that they belong to, their teams, and the people behind a caller."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
-from sluicegate.config.limits import LimitSet
 from sluicegate.config.quantities import Words, fault
 from sluicegate.config.section import Section
 from sluicegate.config.values import CallerId, Name, Secret, header_name
@@ -95,70 +95,63 @@ class UsersConfig(Section):
     limits: Name = Field(description="The name of the limits of each user.")
 
 
-def check_callers(callers: tuple[CallerConfig, ...], teams: Mapping[str, TeamConfig]) -> None:
-    """Raises a fault where two callers cannot be told apart, or a team is not there."""
+def caller_faults(
+    callers: tuple[CallerConfig, ...], teams: Mapping[str, TeamConfig]
+) -> Iterator[PydanticCustomError]:
+    """Where two callers cannot be told apart, or a team is not there."""
     names: set[str] = set()
     ids: set[str] = set()
-    for caller in callers:
+    for index, caller in enumerate(callers):
+        place = ("callers", index)
         id = caller.id or caller.name
         if caller.name in names or id in ids:
-            raise fault(
-                "callers", f"has two callers `{caller.name}`", "give each a name and an id of its own"
-            )
+            hint = "give each a name and an id of its own"
+            yield fault("callers", f"is another caller `{caller.name}`", hint, at=(*place, "name"), lacks=())
         names.add(caller.name)
         ids.add(id)
-        _check_id("callers", id)
+        yield from _id_faults(id, place, "name" if caller.id is None else "id")
         if caller.team is not None and caller.team not in teams:
-            raise fault("callers", f"names the team `{caller.team}`, which is not in `teams`", "add it")
+            message = f"names the team `{caller.team}`, which is not in `teams`"
+            lacks = (("teams", caller.team),)
+            yield fault("callers", message, "add it", at=(*place, "team"), lacks=lacks)
 
 
-def _check_id(section: str, id: str) -> None:
+def _id_faults(id: str, place: tuple[str | int, ...], member: str) -> Iterator[PydanticCustomError]:
     if id.startswith(CALLER_PREFIX):
         hint = f"ids that begin with {CALLER_PREFIX} are made by the gateway"
-        raise fault(section, f"has the id `{id}`", hint)
+        yield fault("callers", f"is the id `{id}`", hint, at=(*place, member), lacks=())
 
 
-def check_keys(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> None:
-    """Raises a fault where two keys cannot be told apart."""
+def key_faults(keys: tuple[KeyConfig, ...], callers: Iterable[CallerConfig]) -> Iterator[PydanticCustomError]:
+    """Where two keys cannot be told apart."""
     named = {caller.name for caller in callers}
     by_name: dict[str, int] = {}
     by_secret: dict[str, KeyConfig] = {}
     for index, key in enumerate(keys):
+        place = ("keys", index)
         if key.name in named:
             if key.id is not None:
-                raise fault(
-                    "keys", f"gives a key of the caller `{key.name}` an id", "the caller has one: take it out"
-                )
+                message = f"gives a key of the caller `{key.name}` an id"
+                yield fault("keys", message, "the caller has one: take it out", at=(*place, "id"), lacks=())
         else:
-            _check_id("keys", key.id or "")
-            first = by_name.setdefault(key.name, index)
-            if first != index:
-                raise fault(
+            yield from _id_faults(key.id or "", place, "id")
+            if key.name in by_name:
+                yield fault(
                     "keys",
-                    f"has two keys with the name `{key.name}`: keys[{first}] and keys[{index}]",
+                    f"is `{key.name}`, as the name of keys[{by_name[key.name]}] is",
                     "each client needs a name of its own; one with several keys is one of `callers`",
+                    at=(*place, "name"),
+                    lacks=(("callers",),),
                 )
+            by_name.setdefault(key.name, index)
         other = by_secret.setdefault(key.key.get_secret_value(), key)
         if other is not key:
-            raise fault(
+            yield fault(
                 "keys",
-                f"has the same key under two names: `{other.name}` and `{key.name}`"
+                f"is the same key under two names: `{other.name}` and `{key.name}`"
                 if other.name != key.name
-                else f"has the same key of `{key.name}` twice",
+                else f"is the same key of `{key.name}` twice",
                 "each client needs a key of its own",
+                at=(*place, "key"),
+                lacks=(),
             )
-
-
-def idle_limits(limits: Mapping[str, LimitSet], uses: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
-    """The names of limits that nobody has; `uses`: who has which.
-
-    Raises a fault for limits that are not there.
-    """
-    had = set()
-    for user, name in uses:
-        if name is None:
-            continue
-        if name not in limits:
-            raise fault("limits", f"has no `{name}`, which {user} names", "add it, or name another one")
-        had.add(name)
-    return tuple(sorted(limits.keys() - had))

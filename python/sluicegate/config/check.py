@@ -1,13 +1,12 @@
 """Checking a configuration: every fault at once, and what is legal but unlikely to be meant."""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sluicegate.config.environment import expand
@@ -16,8 +15,9 @@ from sluicegate.config.nearest import close_to, nearest, shape
 from sluicegate.config.profiles import profile
 from sluicegate.config.rights import unserved_models
 from sluicegate.config.root import Config
+from sluicegate.config.rounds import Rounds
 from sluicegate.config.section import Section
-from sluicegate.config.source import Place, Source, read
+from sluicegate.config.source import Place, Source, read, spell
 from sluicegate.config.upstream import UpstreamConfig
 from sluicegate.errors import ConfigurationError, ConfigurationFault
 
@@ -54,13 +54,49 @@ _GONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Report:
     """What a check found. `config` is there when there are no faults; warnings never stop anything."""
 
     config: Config | None
     faults: tuple[ConfigurationFault, ...]
     warnings: tuple[ConfigurationFault, ...]
+    rest: Config | None = field(default=None, repr=False)
+    """What is left where all that has a fault is left out; None where that says too little."""
+    left_out: frozenset[Place] = frozenset()
+    """What has a fault, or names a variable that is not set."""
+    source: Source = field(default_factory=Source, repr=False)
+
+    def whole(self, *place: str | int) -> bool:
+        """Whether what is at `place` is in `rest` as the file has it."""
+        return not any(place[: len(gone)] == gone[: len(place)] for gone in self.left_out)
+
+    def with_more(
+        self, faults: Iterable[ConfigurationFault], warnings: Iterable[ConfigurationFault] = ()
+    ) -> "Report":
+        """With these as well, each with its line; the configuration is gone where there are faults."""
+        lines = {spell(place): line for place, line in self.source.lines.items()}
+        new = tuple(_with_line(fault, lines) for fault in faults)
+        return replace(
+            self,
+            config=None if new else self.config,
+            faults=tuple(sorted((*self.faults, *new), key=_line)),
+            warnings=(*self.warnings, *(_with_line(warning, lines) for warning in warnings)),
+        )
+
+
+def _line(fault: ConfigurationFault) -> int:
+    return fault.line or 0
+
+
+def _with_line(fault: ConfigurationFault, lines: Mapping[str, int]) -> ConfigurationFault:
+    """With the line of its place, or of what is around that."""
+    path = fault.path
+    while fault.line is None and path:
+        if path in lines:
+            return replace(fault, line=lines[path])
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return fault
 
 
 def check_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Report:
@@ -86,19 +122,21 @@ def _config(report: Report) -> Config:
 
 def check_source(source: Source, environ: Mapping[str, str] | None = None) -> Report:
     """Check what was read."""
-    config: Config | None = None
-    if source.data is not None:
-        missing = expand(source, os.environ if environ is None else environ)
-        try:
-            config = Config.model_validate(source.data, context={"upstreams": _upstream_names(source.data)})
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                place = _place(detail["loc"], source.data)
-                if place not in missing:
-                    source.add(place, *_said(detail))
-    if source.faults or config is None:
-        return Report(None, tuple(sorted(source.faults, key=lambda fault: fault.line or 0)), ())
-    return Report(config, (), tuple(_warnings(config, source)))
+    if source.data is None:
+        return Report(None, tuple(sorted(source.faults, key=_line)), (), source=source)
+    missing = expand(source, os.environ if environ is None else environ)
+    found = Rounds(source.data, missing)
+    for place, detail in found.faults:
+        source.add(place, *_said(detail))
+    config = None if source.faults else found.config
+    return Report(
+        config,
+        tuple(sorted(source.faults, key=_line)),
+        () if config is None else tuple(_warnings(config, source)),
+        found.config,
+        frozenset(found.left_out) | missing,
+        source,
+    )
 
 
 def _is_priced(name: str, config: Config) -> bool:
@@ -110,31 +148,6 @@ def _is_priced(name: str, config: Config) -> bool:
     return name in known or any(
         ("*" in one and matches(one, name)) or ("*" in name and matches(name, one)) for one in known
     )
-
-
-def _upstream_names(data: object) -> frozenset[str] | None:
-    upstreams = data.get("upstreams") if isinstance(data, Mapping) else None
-    return frozenset(upstreams) if isinstance(upstreams, Mapping) and upstreams else None
-
-
-def _place(loc: tuple[str | int, ...], data: object) -> Place:
-    """Where the fault is in the file: a short form has fewer steps than the model that it stands for."""
-    place: list[str | int] = []
-    for step in loc:
-        if isinstance(data, Mapping) and isinstance(step, str):
-            # `models: {tiny: {upstream: local}}` stands for a list of one route.
-            if step == "routes" and "upstream" in data and step not in data:
-                continue
-            if step == "[key]":
-                continue
-            place.append(step)
-            data = data.get(step)
-        elif isinstance(data, list | tuple) and isinstance(step, int):
-            place.append(step)
-            data = data[step] if step < len(data) else None
-        elif data is None:
-            place.append(step)
-    return tuple(place)
 
 
 def _said(detail: ErrorDetails) -> tuple[str, str | None]:

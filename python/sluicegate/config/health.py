@@ -47,7 +47,12 @@ class HealthConfig(Section):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.eject > self.eject_at_most:
-            raise fault("eject", "has an `eject` above `eject_at_most`", "the first ejection is the shortest")
+            raise fault(
+                "eject",
+                "has an `eject` above `eject_at_most`",
+                "the first ejection is the shortest",
+                lacks=("eject", "eject_at_most"),
+            )
         return self
 
 

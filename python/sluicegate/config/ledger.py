@@ -1,12 +1,14 @@
 """The ledger: what every request cost; and where it, and what else is to last, is kept."""
 
+from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from sluicegate.config.quantities import fault
+from sluicegate.config.quantities import fault, raise_all
 from sluicegate.config.redis_url import RedisUrl
 from sluicegate.config.section import Section
 from sluicegate.config.values import Bytes, Days, ExistingFile, Secret
@@ -61,21 +63,18 @@ class StorageConfig(Section):
 
     @model_validator(mode="after")
     def _has_counters_to_lose(self) -> Self:
+        raise_all("StorageConfig", self._faults())
+        return self
+
+    def _faults(self) -> Iterator[PydanticCustomError]:
         if self.counters is None and "counters_lost" in self.model_fields_set:
-            raise fault(
-                "counters_lost",
-                "`counters_lost` does nothing without `counters`",
-                "add `counters`, or take it out",
-            )
+            message, hint = "does nothing without `counters`", "add `counters`, or take it out"
+            yield fault("counters_lost", message, hint, at=("counters_lost",), lacks=("counters",))
         if self.counters_ca_file is not None and not (
             self.counters is not None and self.counters.get_secret_value().startswith("rediss:")
         ):
-            raise fault(
-                "counters_ca_file",
-                "`counters_ca_file` does nothing without TLS",
-                "`counters: rediss://…`, or take it out",
-            )
-        return self
+            message, hint = "does nothing without TLS", "`counters: rediss://…`, or take it out"
+            yield fault("counters_ca_file", message, hint, at=("counters_ca_file",), lacks=("counters",))
 
     @field_validator("database")
     @classmethod

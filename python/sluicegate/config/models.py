@@ -1,6 +1,6 @@
 """Models: who serves them, and how they are chosen among."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -23,15 +23,20 @@ ReplyModel = Literal["public", "upstream"]
 OnClientLeave = Literal["cancel", "drain"]
 
 
-def known_upstream(name: str, known: Collection[str]) -> None:
-    """Raises a fault where `name` is none of the upstreams `known`."""
-    if name not in known:
-        close = get_close_matches(name, known, n=1)
-        raise fault(
-            "unknown_upstream",
-            f"names the upstream {name!r}, which is not configured",
-            f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}",
-        )
+def unknown_upstream(
+    name: str, known: Collection[str], at: tuple[str | int, ...] = ()
+) -> PydanticCustomError | None:
+    """A fault where `name` is none of the upstreams `known`."""
+    if name in known:
+        return None
+    close = get_close_matches(name, known, n=1)
+    return fault(
+        "unknown_upstream",
+        f"names the upstream {name!r}, which is not configured",
+        f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}",
+        at=at,
+        lacks=(("upstreams", name),),
+    )
 
 
 class RouteConfig(Section):
@@ -67,8 +72,9 @@ class RouteConfig(Section):
     def _configured(cls, upstream: str, info: ValidationInfo) -> str:
         # A check brings the names along, so that they are known even where an upstream has faults.
         known = info.context.get("upstreams") if info.context else None
-        if known is not None:
-            known_upstream(upstream, known)
+        unknown = None if known is None else unknown_upstream(upstream, known)
+        if unknown is not None:
+            raise unknown
         return upstream
 
     @classmethod
@@ -77,13 +83,23 @@ class RouteConfig(Section):
         return {"anyOf": [{"type": "string", "description": "upstream, or upstream/model"}, full]}
 
 
-def _star(name: str, route: RouteConfig) -> PydanticCustomError:
+def star_faults(models: Mapping[str, "ModelConfig"]) -> Iterator[PydanticCustomError]:
+    """Where only one of a model and its route has a `*`."""
+    for name, model in models.items():
+        for index, route in enumerate(model.routes):
+            if route.model.count("*") != name.count("*"):
+                yield _star(name, route, ("models", name, "routes", index))
+
+
+def _star(name: str, route: RouteConfig, at: tuple[str | int, ...]) -> PydanticCustomError:
     return fault(
         "wildcard",
         f"`{name}` is a wildcard, and its route `{route.upstream}/{route.model}` has not one `*`"
         if "*" in name
         else f"has a `*` in the route `{route.upstream}/{route.model}` of `{name}`, which is no wildcard",
         "`openai/*: hosted/*`: what the first star stands for is put in place of the second",
+        at=at,
+        lacks=(),
     )
 
 
@@ -135,8 +151,5 @@ class ModelConfig(Section):
 
 
 def named(name: str, route: RouteConfig) -> RouteConfig:
-    """`route` of the model `name`, with a model of its own. Raises a fault where only one has a `*`."""
-    route = route if route.model else route.model_copy(update={"model": name})
-    if route.model.count("*") != name.count("*"):
-        raise _star(name, route)
-    return route
+    """`route` of the model `name`, with a model of its own."""
+    return route if route.model else route.model_copy(update={"model": name})

@@ -1,7 +1,9 @@
 """Names of models: what wildcards match, and what aliases stand for."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
+
+from pydantic_core import PydanticCustomError
 
 from sluicegate.config.quantities import fault
 
@@ -24,27 +26,30 @@ def target(alias: str, aliases: Mapping[str, str]) -> str | None:
     return name
 
 
-def check_aliases(aliases: Mapping[str, str], models: Collection[str], *, may_be_found: bool) -> None:
-    """Raises a fault where one of `aliases` leads nowhere. `may_be_found`: models may be listed by
-    upstreams."""
+def alias_faults(
+    aliases: Mapping[str, str], models: Collection[str], *, may_be_found: bool
+) -> Iterator[PydanticCustomError]:
+    """Where one of `aliases` leads nowhere. `may_be_found`: models may be listed by upstreams."""
     patterns = [name for name in models if "*" in name]
     for alias in aliases:
+        at = ("aliases", alias)
         if alias in models:
-            raise fault(
-                "alias",
-                f"has `{alias}`, which is the name of a model",
-                "a name stands for one thing: rename one",
-            )
+            hint = "a name stands for one thing: rename one"
+            yield fault("alias", "is the name of a model", hint, at=at, lacks=())
+            continue
         name = target(alias, aliases)
         if name is None:
-            raise fault("alias", f"has `{alias}`, which stands for itself", "let it stand for a model")
+            yield fault("alias", "stands for itself", "let it stand for a model", at=at, lacks=())
+            continue
         if name in models and "*" not in name:
             continue
         if may_be_found or any("*" not in name and matches(pattern, name) for pattern in patterns):
             continue
         close = get_close_matches(name, models, n=1)
-        raise fault(
+        yield fault(
             "alias",
-            f"has `{alias}`, which stands for `{name}`, and there is no such model",
+            f"stands for `{name}`, and there is no such model",
             f"did you mean `{close[0]}`?" if close else "let it stand for a model",
+            at=at,
+            lacks=(("models", name), ("aliases", name)),
         )

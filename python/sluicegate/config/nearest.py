@@ -130,7 +130,9 @@ def nearest(loc: tuple[str | int, ...]) -> str | None:
     if 0 < len(longer) <= 2:
         return f"did you mean {' or '.join(f'`{one}`' for one in longer)}?"
     moved = _moved(loc, section, name, everywhere)
-    return f"did you mean `{moved}`?" if moved else f"known: {', '.join(sorted(known))}"
+    if moved:
+        return f"did you mean `{moved}`?"
+    return f"known: {', '.join(sorted(known))}" if known else "it has no settings"
 
 
 def _moved(
@@ -161,7 +163,7 @@ def _is_near(path: str, place: str, name: str) -> bool:
     """
     top = path.partition(".")[0]
     if path.count(".") != 1 + path.count(".NAME"):
-        return False
+        return "_" in name and top == place
     return "_" in name or {top, place} == {"models", "upstreams"}
 
 

@@ -1,13 +1,14 @@
 """Paths of the operator's own, which are forwarded to upstreams as the gateway's endpoints are."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from sluicegate.config.models import known_upstream
-from sluicegate.config.quantities import fault
+from sluicegate.config.models import unknown_upstream
+from sluicegate.config.quantities import fault, raise_all
 from sluicegate.config.section import Section
 from sluicegate.config.values import Name, RoutePart
 
@@ -108,8 +109,9 @@ class PassthroughConfig(Section):
     @classmethod
     def _configured(cls, upstream: str | None, info: ValidationInfo) -> str | None:
         known = info.context.get("upstreams") if info.context else None
-        if known is not None and upstream is not None:
-            known_upstream(upstream, known)
+        unknown = None if known is None or upstream is None else unknown_upstream(upstream, known)
+        if unknown is not None:
+            raise unknown
         return upstream
 
     @field_validator("methods")
@@ -121,27 +123,36 @@ class PassthroughConfig(Section):
 
     @model_validator(mode="after")
     def _leads_to_one_place(self) -> Self:
+        raise_all("PassthroughConfig", self._faults())
+        return self
+
+    def _faults(self) -> Iterator[PydanticCustomError]:
         if (self.upstream is None) == (self.model is None):
-            raise fault(
+            yield fault(
                 "passthrough",
                 "has neither `upstream` nor `model`"
                 if self.upstream is None
                 else "has both `upstream` and `model`",
                 "`upstream: NAME`, or `model: json`, `form` or `path` to route it by `models`",
+                lacks=("upstream", "model") if self.upstream is None else (),
             )
         if (_MODEL in self.path) != (self.model == "path"):
-            raise fault(
+            yield fault(
                 "passthrough",
                 "has a `{model}` in its path, and does not say `model: path`"
                 if _MODEL in self.path
                 else "says `model: path`, and has no `{model}` in its path",
                 "such as {path: '/v1/engines/{model}/embeddings', model: path}",
+                lacks=("path", "model"),
             )
         if self.model in ("json", "form") and not set(self.taken).issubset(_WITH_BODY):
-            raise fault(
-                "passthrough", "has a method without a body, which cannot name a model", "take it out"
+            yield fault(
+                "passthrough",
+                "has a method without a body, which cannot name a model",
+                "take it out",
+                at=("methods",),
+                lacks=(),
             )
-        return self
 
     @property
     def taken(self) -> tuple[Method, ...]:
@@ -151,29 +162,38 @@ class PassthroughConfig(Section):
         return ("POST",) if self.model in ("json", "form") else _ALL
 
 
-def check_passthrough(paths: Sequence[PassthroughConfig]) -> None:
-    """Raises a fault where a path of `paths` is the gateway's own, or would never be asked."""
+def passthrough_faults(paths: Sequence[PassthroughConfig]) -> Iterator[PydanticCustomError]:
+    """Where a path of `paths` is the gateway's own, or would never be asked."""
     if len(paths) > MOST:
-        raise fault("passthrough", f"has more than {MOST} paths", "a path with /* stands for many")
+        message, hint = f"has more than {MOST} paths", "a path with /* stands for many"
+        yield fault("passthrough", message, hint, at=("passthrough",), lacks=())
+        return
     for index, path in enumerate(paths):
+        at = ("passthrough", index, "path")
         own = [whole for whole in WHOLE if _meet(path.path, whole)]
         if "POST" in path.taken:
             own += [posted for posted in POSTED if _meet(path.path, posted)]
         if own:
-            raise fault(
+            yield fault(
                 "passthrough",
-                f"has `{path.path}`, which takes the gateway's own {own[0].removesuffix('/*')}",
+                f"is `{path.path}`, which takes the gateway's own {own[0].removesuffix('/*')}",
                 "name a path that it does not have"
                 if own[0] in WHOLE
                 else "name a path that it does not have, or leave POST out of `methods`",
+                at=at,
+                lacks=(),
             )
-        for before in paths[:index]:
-            if _covers(before.path, path.path) and set(path.taken).issubset(before.taken):
-                raise fault(
-                    "passthrough",
-                    f"has `{path.path}` behind `{before.path}`, which takes all of its requests",
-                    "put it first, or take it out",
-                )
+        before = next(
+            (
+                each
+                for each in paths[:index]
+                if _covers(each.path, path.path) and set(path.taken).issubset(each.taken)
+            ),
+            None,
+        )
+        if before is not None:
+            message = f"is `{path.path}` behind `{before.path}`, which takes all of its requests"
+            yield fault("passthrough", message, "put it first, or take it out", at=at, lacks=())
 
 
 def _segments(path: str) -> tuple[list[str], bool]:

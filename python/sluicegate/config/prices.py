@@ -6,9 +6,10 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from sluicegate.config.callers import Moment
-from sluicegate.config.quantities import fault
+from sluicegate.config.quantities import fault, raise_all
 from sluicegate.config.section import Section
 from sluicegate.config.values import (
     DECIMALS_PER_MILLION,
@@ -163,19 +164,29 @@ class PriceConfig(_Rates):
 
     @model_validator(mode="after")
     def _says_enough(self) -> Self:
+        raise_all("PriceConfig", self._faults())
+        return self
+
+    def _faults(self) -> Iterator[PydanticCustomError]:
         for _, price in self.in_time():
             if price.input is None and price.price is None:
-                raise fault("price", "says neither `input` nor `price`", "USD per million tokens")
-            if price.coefficients is not None:
-                if price.price is None:
-                    raise fault("price", "has `coefficients` and no `price`", "add what they multiply")
-                for kind in CoefficientsConfig.model_fields:
-                    rate = price.rate(kind)
-                    if rate is not None and has_more_decimals(rate, DECIMALS_PER_MILLION):
-                        raise fault(
-                            "price",
-                            f"has a price times the coefficient of `{kind}` with more than "
-                            f"{DECIMALS_PER_MILLION} decimals",
-                            "costs are counted in 10⁻¹² USD",
-                        )
-        return self
+                message, hint = "says neither `input` nor `price`", "USD per million tokens"
+                yield fault("price", message, hint, lacks=("input", "price", "changes"))
+            if price.coefficients is None:
+                continue
+            at = ("coefficients",) if self.coefficients is not None else ("changes",)
+            if price.price is None:
+                message, hint = "has `coefficients` and no `price`", "add what they multiply"
+                yield fault("price", message, hint, at=at, lacks=("price", "changes"))
+                return
+            for kind in CoefficientsConfig.model_fields:
+                rate = price.rate(kind)
+                if rate is not None and has_more_decimals(rate, DECIMALS_PER_MILLION):
+                    yield fault(
+                        "price",
+                        f"has a price times the coefficient of `{kind}` with more than "
+                        f"{DECIMALS_PER_MILLION} decimals",
+                        "costs are counted in 10⁻¹² USD",
+                        at=at,
+                        lacks=(),
+                    )

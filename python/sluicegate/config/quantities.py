@@ -1,24 +1,42 @@
 """Times and sizes, which a file may give with a unit: `30s`, `64MiB`. A plain number counts the base unit."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 # Longer numbers are beyond every bound there is.
 _NUMBER = r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,9})?"
 _WITH_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 
 
-def fault(kind: str, message: str, hint: str) -> PydanticCustomError:
-    """What a validator raises; neither text may repeat the value, which may be a secret."""
-    # The hint rides in the context, where `config.check` finds it.
-    return PydanticCustomError(kind, "{message}", {"message": message, "hint": hint})
+Lacks = tuple["str | tuple[str | int, ...]", ...]
+
+
+def fault(
+    kind: str, message: str, hint: str | None, *, at: tuple[str | int, ...] = (), lacks: Lacks | None = None
+) -> PydanticCustomError:
+    """What a validator raises; neither text may repeat the value, which may be a secret.
+
+    `at`: where in the section it is, for `raise_all`. `lacks`: what would have to be there for it to be none:
+    members of the section, or places in the whole file. Where that has a fault of its own, only that is told.
+    None: that is not known, and may be anything around the place.
+    """
+    # All of it rides in the context, where `config.check` finds it.
+    context = {"message": message, "hint": hint, "at": at, "lacks": lacks}
+    return PydanticCustomError(kind, "{message}", context)
+
+
+def raise_all(title: str, faults: Iterable[PydanticCustomError]) -> None:
+    """Raise them together, each at its place; for a validator. `title`: of the section."""
+    details = [InitErrorDetails(type=each, loc=(each.context or {})["at"], input=None) for each in faults]
+    if details:
+        raise ValidationError.from_exception_data(title, details, hide_input=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Times are seconds, sizes are bytes, prices are USD per million tokens. A file ma
 unit (`30s`, `64MiB`). Every setting has a description: `config.settings` makes the table of settings of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -16,25 +16,17 @@ from pydantic import (
 )
 
 from sluicegate.config.admin import AdminConfig
-from sluicegate.config.callers import (
-    CallerConfig,
-    KeyConfig,
-    TeamConfig,
-    UsersConfig,
-    check_callers,
-    check_keys,
-    idle_limits,
-)
+from sluicegate.config.agreement import Named, disagreements, idle_limits
+from sluicegate.config.callers import CallerConfig, KeyConfig, TeamConfig, UsersConfig
 from sluicegate.config.health import HealthConfig
 from sluicegate.config.ledger import LedgerConfig, StorageConfig
 from sluicegate.config.limits import LimitSet
-from sluicegate.config.models import ModelConfig, known_upstream, named
-from sluicegate.config.names import check_aliases
+from sluicegate.config.models import ModelConfig, named
 from sluicegate.config.own import PriceFunction
-from sluicegate.config.passthrough import PassthroughConfig, check_passthrough
+from sluicegate.config.passthrough import PassthroughConfig
 from sluicegate.config.prices import PriceConfig
-from sluicegate.config.quantities import fault
-from sluicegate.config.routing import MOST_HEADERS, RoutingConfig
+from sluicegate.config.quantities import fault, raise_all
+from sluicegate.config.routing import RoutingConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig
 from sluicegate.config.upstream import UpstreamConfig
@@ -131,8 +123,8 @@ class StoreConfig(Section):
         return url
 
 
-def _discovers(upstreams: object) -> bool:
-    """Whether one of `upstreams` lists its models; they may be as they stand in a file."""
+def discovers(upstreams: object) -> bool:
+    """Whether one of `upstreams` lists its models itself; they may be as they stand in a file."""
     found = upstreams.values() if isinstance(upstreams, Mapping) else ()
     return any(
         upstream.discover is not None
@@ -140,6 +132,11 @@ def _discovers(upstreams: object) -> bool:
         else isinstance(upstream, Mapping) and upstream.get("discover") not in (None, False)
         for upstream in found
     )
+
+
+def _in_parts(info: ValidationInfo) -> bool:
+    """Whether what has a fault was left out, to find those of the rest."""
+    return bool((info.context or {}).get("in_parts"))
 
 
 class Config(Section):
@@ -212,47 +209,32 @@ class Config(Section):
         "as the defaults say. A change needs a restart.",
     )
 
-    @field_validator("callers")
-    @classmethod
-    def _callers(cls, callers: tuple[CallerConfig, ...], info: ValidationInfo) -> tuple[CallerConfig, ...]:
-        check_callers(callers, info.data.get("teams", {}))
-        return callers
-
     @field_validator("keys")
     @classmethod
-    def _keys(cls, keys: tuple[KeyConfig, ...], info: ValidationInfo) -> tuple[KeyConfig, ...]:
+    def _some(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
         if not keys:
-            raise fault(
-                "keys",
-                "is empty",
-                "say `access: open` in place of it to serve anyone who can connect",
-            )
-        if "callers" in info.data:
-            check_keys(keys, info.data["callers"])
+            hint = "say `access: open` in place of it to serve anyone who can connect"
+            raise fault("keys", "is empty", hint)
         return keys
-
-    @field_validator("access")
-    @classmethod
-    def _agrees_with_keys(cls, access: Access | None, info: ValidationInfo) -> Access | None:
-        # Keys with faults of their own are not in `data`: then only those are told.
-        if "keys" not in info.data:
-            return access
-        if access == "open" and info.data["keys"]:
-            raise fault("access", "says `open`, and there are keys", "take one of the two out")
-        return access
 
     @model_validator(mode="before")
     @classmethod
-    def _discovered_models(cls, value: object) -> object:
+    def _may_be_left_out(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        if _in_parts(info):
+            return {"upstreams": {}, "models": {}, **value}
         # Where an upstream lists its models, none need be configured.
-        if isinstance(value, Mapping) and "models" not in value and _discovers(value.get("upstreams")):
+        if "models" not in value and discovers(value.get("upstreams")):
             return {**value, "models": {}}
         return value
 
     @field_validator("upstreams", "models")
     @classmethod
     def _not_empty(cls, value: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-        if not value and not (info.field_name == "models" and _discovers(info.data.get("upstreams", {}))):
+        if value or _in_parts(info):
+            return value
+        if not (info.field_name == "models" and discovers(info.data.get("upstreams", {}))):
             raise fault("empty", "is empty", "a gateway needs at least one")
         return value
 
@@ -264,60 +246,21 @@ class Config(Section):
             for name, model in models.items()
         }
 
-    @field_validator("aliases")
-    @classmethod
-    def _aliases(cls, aliases: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
-        # Models with faults of their own are not in `data`: then only those are told.
-        models = info.data.get("models")
-        if models is not None:
-            check_aliases(aliases, models, may_be_found=_discovers(info.data.get("upstreams", {})))
-        return aliases
-
-    @field_validator("passthrough")
-    @classmethod
-    def _passthrough(cls, paths: tuple[PassthroughConfig, ...]) -> tuple[PassthroughConfig, ...]:
-        check_passthrough(paths)
-        return paths
-
     @model_validator(mode="after")
-    def _routes_lead_somewhere(self) -> Self:
-        for model in self.models.values():
-            for route in model.routes:
-                known_upstream(route.upstream, self.upstreams)
-        for upstream in self.passed_upstreams:
-            known_upstream(upstream, self.upstreams)
-        if len(self.shown_headers) > MOST_HEADERS:
-            raise fault(
-                "header",
-                f"names more than {MOST_HEADERS} headers in `routing` and in policies",
-                "each is looked for in every request",
-            )
+    def _agrees(self, info: ValidationInfo) -> Self:
+        context = info.context or {}
+        named = Named(
+            context.get("upstreams") or self.upstreams,
+            context.get("models") or self.models,
+            context.get("lists_models", False) or discovers(self.upstreams),
+        )
+        raise_all("Config", disagreements(self, named))
         return self
-
-    @model_validator(mode="after")
-    def _limits_are_had(self) -> Self:
-        idle = idle_limits(self.limits, self._limit_uses())
-        if idle and not self.needs_keys:
-            raise fault(
-                "limits",
-                f"has `{idle[0]}`, and nobody has it",
-                "give it to a key, a caller, a team or `users`",
-            )
-        return self
-
-    def _limit_uses(self) -> Iterator[tuple[str, str | None]]:
-        for caller in self.callers:
-            yield f"the caller `{caller.name}`", caller.limits
-        for key in self.keys:
-            yield f"a key of `{key.name}`", key.limits
-        for name, team in self.teams.items():
-            yield f"the team `{name}`", team.limits
-        yield "`users`", None if self.users is None else self.users.limits
 
     @property
     def idle_limits(self) -> tuple[str, ...]:
         """The names of limits that nobody in the configuration has: callers of the database may have them."""
-        return idle_limits(self.limits, self._limit_uses())
+        return idle_limits(self)
 
     @property
     def shown_headers(self) -> tuple[str, ...]:

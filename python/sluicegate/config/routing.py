@@ -55,6 +55,9 @@ class RoutingConfig(Section):
     def _header_has_a_use(self) -> Self:
         if self.affinity_header is not None and not self.affinity:
             raise fault(
-                "affinity", "names an `affinity_header`, and `affinity` is off", "say `affinity: true`"
+                "affinity",
+                "names an `affinity_header`, and `affinity` is off",
+                "say `affinity: true`",
+                lacks=("affinity",),
             )
         return self

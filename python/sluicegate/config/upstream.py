@@ -1,10 +1,10 @@
 """One upstream of a configuration: how it is reached, and how it is spoken to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from sluicegate.config.apis import Apis, spelled
 from sluicegate.config.discover import DiscoverConfig, whole_form
@@ -12,7 +12,7 @@ from sluicegate.config.health import ProbeConfig
 from sluicegate.config.members import MembersConfig
 from sluicegate.config.messages import CountTokens, MessagesConfig
 from sluicegate.config.profiles import GENERIC, NAMES, ProfileName, profile
-from sluicegate.config.quantities import fault
+from sluicegate.config.quantities import fault, raise_all
 from sluicegate.config.section import Section
 from sluicegate.config.values import (
     BaseUrl,
@@ -227,7 +227,9 @@ class UpstreamConfig(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _over_the_profile(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _over_the_profile(
+        cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         """The profile's settings are filled in; which ones are the upstream's own is still told."""
         if not isinstance(data, Mapping):
             return handler(data)
@@ -237,10 +239,12 @@ class UpstreamConfig(Section):
             return handler({"base_url": "http://unknown", **data})
         known = profile(name)
         merged = known.under(data)
+        if (info.context or {}).get("in_parts"):
+            # Its address has a fault, and was left out: there may be others.
+            merged = {"base_url": "http://unknown", **merged}
         if "base_url" not in merged and known.address is not None:
-            missing = fault("address", "is missing", f"such as {known.address}")
-            details = InitErrorDetails(type=missing, loc=("base_url",), input=None)
-            raise ValidationError.from_exception_data(cls.__name__, [details], hide_input=True)
+            missing = f"such as {known.address}"
+            raise_all("UpstreamConfig", [fault("address", "is missing", missing, at=("base_url",))])
         made = handler(merged)
         object.__setattr__(made, "__pydantic_fields_set__", set(data))
         return made
@@ -273,27 +277,25 @@ class UpstreamConfig(Section):
         return self.messages.count_tokens or ("forward" if "messages" in self.api else "off")
 
     @model_validator(mode="after")
-    def _certificate_with_key(self) -> Self:
+    def _agrees(self) -> Self:
+        raise_all("UpstreamConfig", self._faults())
+        return self
+
+    def _faults(self) -> Iterator[PydanticCustomError]:
         if (self.client_cert_file is None) != (self.client_key_file is None):
-            raise fault(
-                "client_certificate",
-                "has one of `client_cert_file` and `client_key_file`",
-                "give both, or neither",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _counted_by_who_can(self) -> Self:
+            there, lacks = "client_cert_file", "client_key_file"
+            if self.client_cert_file is None:
+                there, lacks = lacks, there
+            message = "has one of `client_cert_file` and `client_key_file`"
+            yield fault("client_certificate", message, "give both, or neither", at=(there,), lacks=(lacks,))
         if self.messages.count_tokens == "forward" and "messages" not in self.api:
-            raise fault(
+            yield fault(
                 "count_tokens",
-                "has `count_tokens: forward`, and the server has no Messages API",
+                "is `forward`, and the server has no Messages API",
                 "say `estimate` or `off`, or add messages to `api`",
+                at=("messages", "count_tokens"),
+                lacks=("api", "profile"),
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_authorization(self) -> Self:
         usual = {"authorization", "x-api-key"} if "messages" in self.api else {"authorization"}
         credentials = usual if self.key_header is None else {self.key_header}
         sources = {
@@ -303,7 +305,5 @@ class UpstreamConfig(Section):
         }
         named = [name for name, present in sources.items() if present]
         if len(named) > 1:
-            raise fault(
-                "authorization", f"sets the authorization more than once: {', '.join(named)}", "keep one"
-            )
-        return self
+            message = f"sets the authorization more than once: {', '.join(named)}"
+            yield fault("authorization", message, "keep one", at=(named[-1],), lacks=("api", "key_header"))

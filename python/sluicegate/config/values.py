@@ -3,15 +3,16 @@
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
 
-from sluicegate.config.quantities import SIZE, TIME, Unit, fault
+from sluicegate.config.quantities import SIZE, TIME, Unit, fault, raise_all
 
 # RFC 9110, section 5.6.2: a field name is a token. Section 5.5: no CR, LF or NUL in a value.
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -139,16 +140,26 @@ def _secret(value: SecretStr) -> SecretStr:
 
 
 def _headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise fault("header", "has a name that is not a header name", "letters, digits and dashes")
-        if name.lower() in _CONNECTION_HEADERS:
-            raise fault("header", f"{name} belongs to the connection", "take it out")
-        if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
-            raise fault("header", f"the value of {name} cannot be sent", "check it for line ends")
-    if len({name.lower() for name in headers}) != len(headers):
-        raise fault("header", "names one header twice", "case makes no difference in header names")
+    raise_all("headers", _header_faults(headers))
     return headers
+
+
+def _header_faults(headers: Mapping[str, SecretStr]) -> Iterator[PydanticCustomError]:
+    known: set[str] = set()
+    for name, value in headers.items():
+        at = (name,)
+        if not _HEADER_NAME.fullmatch(name):
+            message = "has a name that is not a header name"
+            yield fault("header", message, "letters, digits and dashes", at=at, lacks=())
+        elif name.lower() in _CONNECTION_HEADERS:
+            yield fault("header", f"{name} belongs to the connection", "take it out", at=at, lacks=())
+        elif name.lower() in known:
+            message, hint = "names one header twice", "case makes no difference in header names"
+            yield fault("header", message, hint, at=at, lacks=())
+        if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+            message = f"the value of {name} cannot be sent"
+            yield fault("header", message, "check it for line ends", at=at, lacks=())
+        known.add(name.lower())
 
 
 def header_name(name: str) -> str:
@@ -165,39 +176,50 @@ def _credential_header(name: str) -> str:
 
 
 def _paths(paths: Mapping[str, str]) -> Mapping[str, str]:
-    for usual, path in paths.items():
-        for text in (usual, path):
-            if not _PATH.fullmatch(text.replace("{model}", "")):
-                raise fault(
-                    "path",
-                    "has a path that is none",
-                    "such as {/v1/embeddings: /embed}; {model} stands for the model's name",
-                )
+    hint = "such as {/v1/embeddings: /embed}; {model} stands for the model's name"
+    raise_all(
+        "paths",
+        (
+            fault("path", "has a path that is none", hint, at=(usual,), lacks=())
+            for usual, path in paths.items()
+            if not all(_PATH.fullmatch(text.replace("{model}", "")) for text in (usual, path))
+        ),
+    )
     return paths
 
 
-def _header_names(names: tuple[str, ...], never: frozenset[str]) -> tuple[str, ...]:
-    for name in names:
-        header_name(name)
-        if name.lower() in never:
-            raise fault("header", f"{name} is made anew by the gateway", "take it out")
+def _forwarded_headers(names: tuple[str, ...]) -> tuple[str, ...]:
+    own = {
+        "authorization": ("is not passed on by name", "use `forward_authorization`"),
+        "x-api-key": ("is not passed on by name", "use `forward_authorization`"),
+        "cookie": ("is the client's with the gateway", "take it out"),
+    }
+    raise_all("headers", _passed_faults(names, _NEVER_UP, own))
     return names
 
 
-def _forwarded_headers(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if name.lower() in ("authorization", "x-api-key"):
-            raise fault("header", f"{name} is not passed on by name", "use `forward_authorization`")
-        if name.lower() == "cookie":
-            raise fault("header", f"{name} is the client's with the gateway", "take it out")
-    return _header_names(names, _NEVER_UP)
-
-
 def _reply_headers(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if name.lower() == "set-cookie" or name.lower().startswith("access-control-"):
-            raise fault("header", f"{name} is true only of the upstream's host", "take it out")
-    return _header_names(names, _NEVER_DOWN)
+    hosts = ("is true only of the upstream's host", "take it out")
+    own = {name.lower(): hosts for name in names if name.lower().startswith("access-control-")}
+    raise_all("headers", _passed_faults(names, _NEVER_DOWN, {"set-cookie": hosts, **own}))
+    return names
+
+
+def _passed_faults(
+    names: tuple[str, ...], never: frozenset[str], own: Mapping[str, tuple[str, str]]
+) -> Iterator[PydanticCustomError]:
+    """Of headers that are not to be passed on; `own`: why, and what to do."""
+    for index, name in enumerate(names):
+        if not _HEADER_NAME.fullmatch(name):
+            message, hint = "has a name that is not a header name", "letters, digits and dashes"
+        elif name.lower() in own:
+            message, hint = own[name.lower()]
+            message = f"{name} {message}"
+        elif name.lower() in never:
+            message, hint = f"{name} is made anew by the gateway", "take it out"
+        else:
+            continue
+        yield fault("header", message, hint, at=(index,), lacks=())
 
 
 def _probe_path(value: str) -> str:

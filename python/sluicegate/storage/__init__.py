@@ -4,6 +4,7 @@ from sluicegate.storage.database import Database, Statement, Write
 from sluicegate.storage.errors import Contended, StoreError, StoreTooNew, StoreUnavailable, Unstorable
 from sluicegate.storage.locations import state_directory, storage_directory, why_unwritable
 from sluicegate.storage.migrations import MigrationStep, migrate, version_table
+from sluicegate.storage.reaching import postgresql_faults, why_no_postgresql, why_no_redis
 from sluicegate.storage.redis import (
     RedisConnection,
     RedisConnector,
@@ -29,9 +30,12 @@ __all__ = [
     "Unstorable",
     "Write",
     "migrate",
+    "postgresql_faults",
     "redis_faults",
     "state_directory",
     "storage_directory",
     "version_table",
+    "why_no_postgresql",
+    "why_no_redis",
     "why_unwritable",
 ]

@@ -1,0 +1,61 @@
+"""Whether servers that keep something let the gateway in, for `sluicegate check --connect`."""
+
+import asyncio
+from importlib.util import find_spec
+
+from pydantic import SecretStr
+from sqlalchemy.engine import make_url
+
+from sluicegate.config import RedisUrl
+from sluicegate.errors import ConfigurationFault
+from sluicegate.storage.database import Database
+from sluicegate.storage.errors import StoreUnavailable
+from sluicegate.storage.redis import RedisConnector, RedisFailed
+
+_SECONDS = 5.0
+
+
+def postgresql_faults(url: SecretStr | None, path: str) -> list[ConfigurationFault]:
+    """What keeps this server from being used, without asking it. `path`: of the setting."""
+    if url is None or find_spec("asyncpg") is not None:
+        return []
+    message = "needs a library that is not installed: asyncpg"
+    return [ConfigurationFault(path, message, "pip install 'sluicegate[postgresql]'")]
+
+
+async def why_no_postgresql(url: SecretStr) -> str | None:
+    """Why the server does not let the gateway in, without its password; None: it does. Nothing is written."""
+    try:
+        password = make_url(url.get_secret_value()).password
+    except Exception:
+        # The words of the library may repeat a part of the password, whose signs are why it cannot be read.
+        return (
+            "its URL cannot be read: signs such as `@`, `:` and `/` in a password are written %40, %3A, %2F"
+        )
+    database = Database(url, lambda connection: None)
+    try:
+        async with asyncio.timeout(_SECONDS), database.read("nothing") as connection:
+            await connection.exec_driver_sql("SELECT 1")
+    except TimeoutError:
+        return f"it did not answer within {_SECONDS:g} s"
+    except StoreUnavailable as error:
+        return _without(str(error), str(password or ""))
+    finally:
+        await database.close()
+    return None
+
+
+def why_no_redis(url: SecretStr, ca_file: str | None, key: str) -> str | None:
+    """As `why_no_postgresql`; `key` is one that the gateway will use. It waits."""
+    connector = RedisConnector(url, ca_file)
+    connector.deadline = _SECONDS
+    try:
+        connector.connect(key).close()
+    except RedisFailed as error:
+        return _without(str(error), RedisUrl.of(url.get_secret_value()).password)
+    return None
+
+
+def _without(reason: str, password: str) -> str:
+    """`reason`, unless it repeats the password: a part of one may have been taken for a host."""
+    return reason if not password or password not in reason else reason.partition(":")[0]
