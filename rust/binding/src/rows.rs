@@ -119,11 +119,12 @@ impl PyRows {
             };
             last = Some(id);
             if !found.contains(id)? {
-                let (model, upstream_model) = row.models();
+                let (model, upstream_model, upstream) = row.models();
                 let about = PyDict::new(py);
                 about.set_item("price_id", id)?;
                 about.set_item("model", model)?;
                 about.set_item("upstream_model", upstream_model)?;
+                about.set_item("upstream", upstream)?;
                 about.set_item("started_at", number(row.started_at()))?;
                 found.set_item(id, about)?;
             }

@@ -257,10 +257,14 @@ impl LedgerRow {
         self.text(PRICE_ID)
     }
 
-    /// The public name of its model, and its upstream's.
+    /// The public name of its model, its upstream's, and the upstream's own name.
     #[must_use]
-    pub fn models(&self) -> (Option<&str>, Option<&str>) {
-        (self.text(MODEL), self.text(UPSTREAM_MODEL))
+    pub fn models(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
+        (
+            self.text(MODEL),
+            self.text(UPSTREAM_MODEL),
+            self.text(UPSTREAM),
+        )
     }
 
     /// Microseconds since 1970.
