@@ -874,7 +874,7 @@ class JournalRows:
         """The attempts of those that had several, by the columns of `ledger_attempts`."""
     def prices(self) -> dict[str, dict[str, Any]]:
         """By the ids of the prices that they were charged by, of the first such row: price_id, model,
-        upstream_model, started_at.
+        upstream_model, upstream, started_at.
         """
 
 @final

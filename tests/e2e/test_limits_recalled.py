@@ -1,15 +1,19 @@
 """A gateway that is started again, after a stop or a kill, knows what was used of its limits."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 import pytest_asyncio
 
 from harness.gateway_process import GatewayProcess
+from sluicegate.config import load_data
+from sluicegate.gateway import Gateway, create_app
 from sluicegate.testing import Script, ScriptedUpstream, UsageScript
 
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
@@ -86,3 +90,42 @@ async def test_what_was_used_before_counts(upstream: ScriptedUpstream, tmp_path:
         await ask(second, "free", "bob")
     finally:
         await second.stop()
+
+
+async def test_under_any_server_what_was_used_counts_also_for_a_limit_that_is_added(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    config = configuration(upstream, tmp_path / "storage") | {
+        "responses": {"path": str(tmp_path / "responses.db")},
+        "server": {"threads": 1, "log": {"level": "error"}},
+    }
+    limited = {**config, "keys": [*config["keys"][:-1], {**config["keys"][-1], "limits": "requests"}]}
+
+    async def statuses(app: Gateway, name: str, times: int) -> list[int]:
+        transport = httpx.ASGITransport(app)
+        headers = {"authorization": f"Bearer sk-{name}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=30) as client:
+            return [
+                (
+                    await client.post(
+                        "/v1/chat/completions", json={"model": "m", "messages": MESSAGES}, headers=headers
+                    )
+                ).status_code
+                for _ in range(times)
+            ]
+
+    async with asyncio.timeout(60):
+        first = create_app(load_data(config))
+        try:
+            assert await statuses(first, "cost", 3) == [200, 200, 429]
+            assert await statuses(first, "free", 2) == [200, 200]
+            first.reload(load_data(limited))
+            assert await statuses(first, "free", 2) == [200, 429]
+        finally:
+            await first.shutdown()
+        second = create_app(load_data(limited))
+        try:
+            assert await statuses(second, "cost", 1) == [429]
+            assert await statuses(second, "free", 1) == [429]
+        finally:
+            await second.shutdown()

@@ -22,7 +22,7 @@ def hold(
     limits = limiter.limits(caller, model, user)
     demand = limits.demand(input, output, a_millionth)
     assert demand is not None
-    return limiter.counters.admit(limits, demand)
+    return limiter.admit(limits, demand, caller, user)
 
 
 def held(

@@ -208,21 +208,67 @@ def test_users_are_told_apart_within_a_caller() -> None:
     stand.let_in(user="ada", caller=other)
 
 
+REQUESTS = CounterKey("user", "requests", "", "minute")
+
+
 def test_the_longest_idle_user_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.admission.counters.MOST_USERS", 3)
+    monkeypatch.setattr("sluicegate.admission.users.MOST_USERS", 2)
     counters = Counters(UTC)
-    requests = CounterKey("user", "requests", "", "minute")
-    under_way = CounterKey("user", "concurrent", "", "")
-    counters.user_window("busy", under_way).add(1)
-    first = counters.user_window("a", requests)
-    counters.user_window("b", requests)
-    counters.user_window("c", requests)
-    assert counters.user_window("a", requests) is not first
-    assert counters.user_window("busy", under_way).used == 1
+
+    def used(name: str) -> int:
+        return counters.user_window("search", name, REQUESTS._replace(subject=name)).used
+
+    for name in ("a", "b", "c"):
+        counters.user_window("search", name, REQUESTS._replace(subject=name)).add(1)
+        used("a")
+        counters.keep("search", name)
+    assert [used(name) for name in ("a", "b", "c")] == [1, 0, 1]
+
+
+def test_no_caller_takes_the_room_of_anothers_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluicegate.admission.users.MOST_USERS", 10)
+    counters = Counters(UTC)
+    kept = {}
+    for name in ("ada", "bob", "eve"):
+        kept[name] = counters.user("search", name)
+        counters.keep("search", name)
+    for number in range(100):
+        counters.user("hostile", str(number))
+        counters.keep("hostile", str(number))
+    assert {name: counters.user("search", name) for name in kept} == kept
+    assert sum(len(room.kept) for room in counters._users._rooms.values()) == 10
+    # Whoever comes later gets its share from the one that has most.
+    for number in range(5):
+        counters.user("late", str(number))
+        counters.keep("late", str(number))
+    sizes = {owner: len(room.kept) for owner, room in counters._users._rooms.items()}
+    assert sizes["search"] == 3
+    assert sorted((sizes["hostile"], sizes["late"])) == [3, 4]
+
+
+def test_a_refusal_costs_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluicegate.admission.users.MOST_USERS", 3)
+    monkeypatch.setattr("sluicegate.admission.users.MOST_TRIED", 2)
+    more = {
+        "limits": {"standard": {"requests": "3/minute"}, "person": {"requests": "1/minute"}},
+        "users": {"header": "x-user-id", "limits": "person"},
+    }
+    stand = Stand({}, **more)
+    for user in ("ada", "bob", "eve"):
+        stand.let_in(user=user).ended(1, 1, None, failed=False)
+    for number in range(50):
+        stand.refused(user=str(number))
+    other = Caller("other", "id:other", limits=stand.caller.limits)
+    [room] = stand.counters._users._rooms.values()
+    assert (len(room.kept), len(room.tried)) == (3, 2)
+    stand.refused(user="ada", caller=other)
+    for kept in room.kept.values():
+        assert [window.used for window in kept.windows.values()] == [1]
 
 
 def test_a_users_limits_are_bound_once_and_go_with_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.admission.counters.MOST_USERS", 1)
+    monkeypatch.setattr("sluicegate.admission.users.MOST_USERS", 1)
+    monkeypatch.setattr("sluicegate.admission.users.MOST_TRIED", 1)
     more = {
         "limits": {"standard": {}, "person": {"requests": "1/minute", "concurrent": 5}},
         "users": {"header": "x-user-id", "limits": "person"},
@@ -236,9 +282,9 @@ def test_a_users_limits_are_bound_once_and_go_with_its_windows(monkeypatch: pyte
     stand.let_in(user="bob").unused()
     stand.refused(user="ada")
     running.ended(1, 1, None, failed=False)
+    del running, limits
     for user in ("carl", "dora"):
         stand.let_in(user=user).unused()
-    assert stand.limiter.limits(stand.caller, "m", "ada") is not limits
     stand.let_in(user="ada")
     # Another configuration binds its own.
     limits = stand.limiter.limits(stand.caller, "m", "ada")

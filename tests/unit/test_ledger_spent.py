@@ -9,8 +9,8 @@ from sqlalchemy import insert
 
 from sluicegate.config import StorageConfig
 from sluicegate.ledger import Whose, open_database
-from sluicegate.ledger.schema import first_id, ledger, usage_daily
-from sluicegate.ledger.spent import Spent, spent, spent_by
+from sluicegate.ledger.schema import first_id, ledger, usage_daily, usage_users
+from sluicegate.ledger.spent import Spent, spent_by, spent_lately
 from sluicegate.storage import Database
 
 NOW = 1_795_348_800.0
@@ -52,14 +52,46 @@ def by_key(found: list[Spent], window: str) -> dict[str, int]:
     return tokens
 
 
-@pytest.mark.parametrize("window", ["lately", "day"])
-async def test_what_was_used_by_keys_that_replace_each_other_is_the_firsts(
-    database: Database, window: str
-) -> None:
-    found = await spent(database, {"day": TODAY}, NOW, COUNTED_AS, users=False)
-    assert by_key(found, window) == {"first": 111, "other": 1000}
-    found = await spent(database, {"day": TODAY}, NOW, {}, users=False)
-    assert by_key(found, window) == USED
+async def test_what_was_used_by_keys_that_replace_each_other_is_the_firsts(database: Database) -> None:
+    whose = Whose(callers={"ann"})
+    found = await spent_by(database, {"day": TODAY}, whose, COUNTED_AS)
+    assert by_key(found, "day") == {"first": 111, "other": 1000}
+    found = await spent_by(database, {"day": TODAY}, whose, {})
+    assert by_key(found, "day") == USED
+
+
+async def test_of_the_last_hour_only_what_is_asked_for_is_told(database: Database) -> None:
+    found = await spent_lately(database, Whose(keys={"first"}), NOW + 60, COUNTED_AS)
+    assert by_key(found, "lately") == {"first": 111}
+    found = await spent_lately(database, Whose(callers={"ann"}), NOW + 60, {})
+    assert by_key(found, "lately") == USED
+    assert await spent_lately(database, Whose(callers={"bob"}), NOW + 60, {}) == []
+    assert await spent_lately(database, Whose(users={("ann", "")}), NOW + 60, {}) != []
+    assert await spent_lately(database, Whose(callers={"ann"}), NOW + 3700, {}) == []
+
+
+async def test_the_sums_of_users_are_found_by_name(storage: StorageConfig) -> None:
+    lines = [
+        {"day": date(2026, 11, day), "caller_id": caller, "user_id": user}
+        | {"requests": 1, "input": 1, "output": 0, "cost": 0}
+        for day in (1, 21, 22)
+        for caller in ("ann", "")
+        for user in ("ada", "bob")
+    ]
+    database = open_database(storage)
+    try:
+        async with database.transaction("fill") as connection:
+            await connection.execute(insert(usage_users), lines)
+        begins: Any = {"day": TODAY, "month": date(2026, 11, 1)}
+        found = await spent_by(database, begins, Whose(users={("ann", "ada"), ("", "bob")}), {})
+    finally:
+        await database.close()
+    assert {(each.window, each.caller_id, each.user_id): each.tokens for each in found} == {
+        ("day", "ann", "ada"): 1,
+        ("day", "", "bob"): 1,
+        ("month", "ann", "ada"): 3,
+        ("month", "", "bob"): 3,
+    }
 
 
 async def test_the_sums_of_a_key_are_asked_for_with_those_of_the_keys_that_went_on_for_it(
@@ -80,7 +112,7 @@ async def test_what_failed_counts_as_no_request_of_a_day(storage: StorageConfig)
     try:
         async with database.transaction("fill") as connection:
             await connection.execute(insert(usage_daily), lines)
-        found = await spent(database, {"day": TODAY}, NOW, {}, users=False)
+        found = await spent_by(database, {"day": TODAY}, Whose(callers={"ann"}), {})
     finally:
         await database.close()
     assert {each.key_id: each.requests for each in found} == {"mostly served": 3, "in the background": 0}

@@ -88,7 +88,7 @@ class Gateway:
         self.front = self.made
         self._told.say("gateway starts")
 
-    async def recall(self) -> None:
+    async def looked(self) -> None:
         assert self.front is not None
 
     def reload(self, config: Config) -> None:

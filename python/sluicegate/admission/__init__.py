@@ -5,6 +5,7 @@ from sluicegate.admission.counters import Answer, Counters, Later
 from sluicegate.admission.keyring import Keyring, key_digest
 from sluicegate.admission.limiter import LONGEST_USER, Limiter
 from sluicegate.admission.recalling import Spending, used_by
+from sluicegate.admission.seeding import Recalled
 from sluicegate.admission.shared import (
     MOST,
     SESSIONS,
@@ -39,6 +40,7 @@ __all__ = [
     "Later",
     "Limiter",
     "Place",
+    "Recalled",
     "SharedCounters",
     "Spending",
     "Standing",

@@ -1,20 +1,15 @@
 """All counters of one process, by what they count. For the thread that decides."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import tzinfo
 from functools import partial
 from typing import Literal
+from weakref import WeakValueDictionary
 
-from sluicegate._core import Clock, Demand, Excess, Lease, Limits, Window
+from sluicegate._core import Clock, Demand, Excess, Lease, Limit, Limits, Window
+from sluicegate.admission.seeding import Seeding
+from sluicegate.admission.users import User, Users
 from sluicegate.admission.windows import CounterKey, bounds
-
-MOST_USERS = 100_000
-"""Users whose counters are kept; those that have been idle longest go first."""
-
-# Users with requests under way are passed over: this many at a time.
-_LOOKED_AT = 8
-
 
 Unavailable = Literal["unavailable"]
 """Nobody knows what is used, and then nothing is let in."""
@@ -37,24 +32,22 @@ class Later:
         if self._answer is not None:
             tell(self._answer)
 
+    def looked_at(self, look: Callable[[Answer], object]) -> "Later":
+        """The same answer, which `look` is given first."""
+        later = Later()
+
+        def tell(answer: Answer) -> None:
+            look(answer)
+            later.answer(answer)
+
+        self.then(tell)
+        return later
+
     def answer(self, answer: Answer) -> None:
         """It is there."""
         self._answer = answer
         if self._tell is not None:
             self._tell(answer)
-
-
-class User:
-    """The windows of one of the people behind a caller, and the limits that are bound to them."""
-
-    __slots__ = ("limits", "limits_of", "windows")
-
-    def __init__(self) -> None:
-        self.windows: dict[CounterKey, Window] = {}
-        self.limits: dict[tuple[str, str], Limits] = {}
-        """By the key and the model of requests."""
-        self.limits_of = 0
-        """The `Limiter` that they are of, by its number."""
 
 
 class Counters:
@@ -68,53 +61,55 @@ class Counters:
         self.clock = Clock(partial(bounds, zone))
         """The present, as the windows count it."""
         self._windows: dict[CounterKey, Window] = {}
-        self._users: OrderedDict[str, User] = OrderedDict()
+        self.seeding = Seeding()
+        self._users = Users(self._forget)
+        self._left: WeakValueDictionary[CounterKey, Window] = WeakValueDictionary()
+        """Windows of users that are forgotten, and still have requests under way."""
 
     def admit(self, limits: Limits, demand: Demand) -> Answer | Later:
         """Hold `demand` against `limits`, all of them or none."""
+        later = Later()
+        if self.seeding.delays(limits, lambda: later.answer(limits.admit(demand))):
+            return later
         return limits.admit(demand)
+
+    def when_seeded(self, limits: Iterable[Limit], then: Callable[[], None]) -> None:
+        """Call `then` when the windows of `limits` have what was used before they were made: now or later."""
+        if not self.seeding.delays(limits, then):
+            then()
 
     def window(self, key: CounterKey) -> Window:
         """The one window of `key`, made where there is none."""
         known = self._windows.get(key)
         if known is None:
             known = self._windows[key] = Window(self.clock, key.window)
+            self.seeding.made(key, known)
         return known
 
-    def user(self, subject: str) -> User:
-        """One of many that a client may make up: the longest idle are forgotten."""
-        user = self._users.get(subject)
-        if user is None:
-            user = self._users[subject] = User()
-            if len(self._users) > MOST_USERS:
-                self._forget_one()
-        else:
-            self._users.move_to_end(subject)
-        return user
+    def user(self, owner: str, subject: str) -> User:
+        """One of the people behind `owner`, of whom a client may make up any number: where there are too many
+        the longest idle are forgotten, and what they have used is in the ledger.
+        """
+        return self._users.user(owner, subject)
 
-    def user_window(self, subject: str, key: CounterKey) -> Window:
+    def keep(self, owner: str, subject: str) -> None:
+        """A request of this user was let in: from now on it has a place."""
+        self._users.keep(owner, subject)
+
+    def user_window(self, owner: str, subject: str, key: CounterKey) -> Window:
         """As `window`, for one of these."""
-        windows = self.user(subject).windows
+        windows = self.user(owner, subject).windows
         known = windows.get(key)
         if known is None:
-            known = windows[key] = Window(self.clock, key.window)
+            known = self._left.pop(key, None)
+            if known is None:
+                known = Window(self.clock, key.window)
+                self.seeding.made(key, known)
+            windows[key] = known
         return known
 
-    def windows_of(self, subject: str) -> dict[CounterKey, Window]:
-        """Those of one of these, as they are now; nobody is remembered for being asked about."""
-        user = self._users.get(subject)
-        return {} if user is None else {**user.windows}
-
-    def known(self, key: CounterKey) -> Window | None:
-        """The window of `key`, where there is one."""
-        return self._windows.get(key)
-
-    def _forget_one(self) -> None:
-        for _ in range(_LOOKED_AT):
-            subject, user = next(iter(self._users.items()))
-            # Whoever has a request under way would get room for it twice.
-            if any(key.resource == "concurrent" and window.used for key, window in user.windows.items()):
-                self._users.move_to_end(subject)
-            else:
-                del self._users[subject]
-                return
+    def _forget(self, user: User) -> None:
+        # A request under way holds its windows: whoever comes back goes on with them.
+        self._left.update(user.windows)
+        for key in user.windows:
+            self.seeding.known(key)

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from sluicegate._core import Estimates, Limit, Limits, Window
+from sluicegate._core import Demand, Estimates, Lease, Limit, Limits, Window
 from sluicegate.admission.caller import Caller
-from sluicegate.admission.counters import Counters
-from sluicegate.admission.recalling import Spending, used_by
+from sluicegate.admission.counters import Answer, Counters, Later
+from sluicegate.admission.recalling import holds_for
 from sluicegate.admission.windows import CounterKey, Resource
-from sluicegate.config import Amounts, Config, LimitSet, Rate, picodollars
+from sluicegate.config import Amounts, Config, LimitSet, Rate, alias_target, picodollars
 
 LONGEST_USER = 128
 """Characters of the name of one of the people behind a caller that are looked at."""
@@ -33,8 +33,16 @@ class Limiter:
         self._estimates = estimates
         self._number = next(_numbers)
         self._users = None if config.users is None else config.limits[config.users.limits]
-        self._bound: dict[tuple[str, str, str], Limits] = {}
+        self._bound: dict[tuple[str, str, str, tuple[str, ...]], Limits] = {}
         sets = [*config.limits.values(), *own]
+        named = {name for limits in sets for name in limits.models}
+        self._stands_for = {
+            name: (alias_target(name, config.aliases) if name in config.aliases else None) or name
+            for name in named
+        }
+        """By the names of models in limits: an alias stands for its model, however that is asked for."""
+        self._names = {*self._stands_for.values()}
+        self._patterns = sorted(name for name in self._names if "*" in name)
         self.user_header = None if config.users is None else config.users.header.lower()
         """The header that tells users apart."""
         self.is_idle = not sets
@@ -44,36 +52,71 @@ class Limiter:
         )
         """Whether anything depends on how many tokens an input has."""
 
-    def limits(self, caller: Caller, model: str, user: str | None) -> Limits:
-        """What requests of `caller`, and of its `user`, to `model` are held against. `model`: its public
-        name; empty for one that no configuration knows, since a client may have made it up.
+    def limits(self, caller: Caller, model: str, user: str | None, name: str | None = None) -> Limits:
+        """What requests of `caller`, and of its `user`, to a model are held against. `model`: as the
+        configuration has it, empty for one that it does not know, since a client may have made it up.
+        `name`: its public name, where that is another: what a wildcard matches.
         """
+        names = self._limited(model if name is None else name)
         if user and self._users is not None:
-            return self._limits_with_user(self._users, caller, model, user)
-        place = caller.owner, caller.key_id, model
+            return self._limits_with_user(self._users, caller, model, user, names)
+        return self._limits_of_caller(caller, model, names)
+
+    def _limits_of_caller(self, caller: Caller, model: str, names: tuple[str, ...]) -> Limits:
+        place = caller.owner, caller.key_id, model, names
         bound = self._bound.get(place)
         if bound is None:
             window = self.counters.window
             limits = [
                 limit
                 for subject, who, limits in caller.limits
-                for limit in _bind(limits, subject, who, model, window)
+                for limit in self._bind(limits, subject, who, names, window)
             ]
             bound = self._bound[place] = self._limits(caller, model, limits)
         return bound
 
-    def _limits_with_user(self, users: LimitSet, caller: Caller, model: str, name: str) -> Limits:
-        subject = f"user:{caller.owner}:{name}"
+    def admit(self, limits: Limits, demand: Demand, caller: Caller, user: str | None) -> Answer | Later:
+        """Hold `demand` against `limits`, which are those of `caller` and of its `user`."""
         counters = self.counters
-        user = counters.user(subject)
+        answer = counters.admit(limits, demand)
+        if not user or self._users is None:
+            return answer
+        owner, subject = caller.owner, _subject(caller.owner, user)
+
+        def keep(answer: Answer) -> None:
+            if isinstance(answer, Lease):
+                counters.keep(owner, subject)
+
+        if isinstance(answer, Later):
+            return answer.looked_at(keep)
+        keep(answer)
+        return answer
+
+    def _limited(self, model: str) -> tuple[str, ...]:
+        """The names in limits that hold for `model`: never one that a client has made up."""
+        if not self._names:
+            return ()
+        names = (name for name in self._patterns if name != model and holds_for(name, model))
+        return (model, *names) if model in self._names else (*names,)
+
+    def _limits_with_user(
+        self, users: LimitSet, caller: Caller, model: str, name: str, names: tuple[str, ...]
+    ) -> Limits:
+        owner, subject = caller.owner, _subject(caller.owner, name)
+        counters = self.counters
+        user = counters.user(owner, subject)
         if user.limits_of != self._number or len(user.limits) > _MOST_BOUND:
             user.limits_of = self._number
             user.limits.clear()
-        place = caller.key_id, model
+        place = caller.key_id, model, names
         bound = user.limits.get(place)
         if bound is None:
-            own = _bind(users, subject, "this user", model, lambda key: counters.user_window(subject, key))
-            limits = [*self.limits(caller, model, None), *own]
+
+            def window(key: CounterKey) -> Window:
+                return counters.user_window(owner, subject, key)
+
+            own = self._bind(users, subject, "this user", names, window)
+            limits = [*self._limits_of_caller(caller, model, names), *own]
             bound = user.limits[place] = self._limits(caller, model, limits)
         return bound
 
@@ -92,82 +135,51 @@ class Limiter:
             ),
         )
 
-    @property
-    def limits_users(self) -> bool:
-        return self._users is not None
-
     def limits_of(self, callers: Iterable[Caller]) -> list[Limit]:
         """All limits of these callers, but for those of their users. What several share comes as often."""
-        found: list[Limit] = []
-        for caller in callers:
-            models = {name for _, _, limits in caller.limits for name in limits.models}
-            for model in ("", *sorted(models)):
-                found += self.limits(caller, model, None)
-        return found
+        return [
+            limit
+            for caller in callers
+            for subject, who, limits in caller.limits
+            for limit in self._bind(limits, subject, who, None, self.counters.window)
+        ]
 
     def limits_of_user(self, owner: str, name: str) -> list[Limit]:
-        """All limits of one of the people behind this owner. What several models share comes as often."""
+        """All limits of one of the people behind this owner."""
         users = self._users
         if users is None:
             return []
-        subject = f"user:{owner}:{name}"
-        windows = self.counters.windows_of(subject)
+        subject = _subject(owner, name)
 
         def window(key: CounterKey) -> Window:
-            known = windows.get(key)
-            if known is None:
-                known = windows[key] = Window(self.counters.clock, key.window)
-            return known
+            return self.counters.user_window(owner, subject, key)
 
-        who = f"the user `{name}`"
-        return [
-            limit
-            for model in ("", *sorted(users.models))
-            for limit in _bind(users, subject, who, model, window)
-        ]
+        return [*self._bind(users, subject, f"the user `{name}`", None, window)]
 
-    def recall(self, callers: Iterable[Caller], spent: Iterable[Spending]) -> None:
-        """Count what other processes have used, those before this one among them."""
-        self.limits_of(callers)
-        sums: dict[tuple[int, int], tuple[Window, int]] = {}
-        for each in spent:
-            for window, amount in self._windows_of(each):
-                place = window.recall(each.at)
-                if place is not None:
-                    at = id(window), place
-                    sums[at] = window, amount + sums.get(at, (window, 0))[1]
-        for (_, place), (window, amount) in sums.items():
-            window.raise_to(place, amount)
+    def _bind(
+        self,
+        limits: LimitSet,
+        subject: str,
+        who: str,
+        names: tuple[str, ...] | None,
+        window: Callable[[CounterKey], Window],
+    ) -> Iterable[Limit]:
+        """`names`: those whose limits by model hold; None: all."""
+        yield from _amounts(limits, subject, who, "", window)
+        for name, own in limits.models.items():
+            model = self._stands_for.get(name, name)
+            if names is None or model in names:
+                yield from _amounts(own, subject, f"{who} for `{name}`", model, window)
 
-    def _windows_of(self, spent: Spending) -> Iterable[tuple[Window, int]]:
-        for key, amount in used_by(spent):
-            if key.subject.startswith("user:"):
-                if self._limits_user(key.resource, key.model, key.window):
-                    yield self.counters.user_window(key.subject, key), amount
-            else:
-                window = self.counters.known(key)
-                if window is not None:
-                    yield window, amount
 
-    def _limits_user(self, resource: Resource, model: str, unit: str) -> bool:
-        limits: Amounts | None = self._users if not model else self._users and self._users.models.get(model)
-        rates: tuple[Rate, ...] = () if limits is None else getattr(limits, resource)
-        return any(rate.window == unit for rate in rates)
+def _subject(owner: str, user: str) -> str:
+    return f"user:{owner}:{user}"
 
 
 @lru_cache(maxsize=256)
 def _one_text(text: str) -> str:
     """The same object for the same text: the limits of very many users have the same names."""
     return text
-
-
-def _bind(
-    limits: LimitSet, subject: str, who: str, model: str, window: Callable[[CounterKey], Window]
-) -> Iterable[Limit]:
-    yield from _amounts(limits, subject, who, "", window)
-    own = limits.models.get(model)
-    if own is not None:
-        yield from _amounts(own, subject, f"{who} for `{model}`", model, window)
 
 
 def _amounts(

@@ -4,6 +4,12 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from sluicegate.admission.windows import CounterKey, Resource, Unit
+from sluicegate.config import wildcard_matches
+
+
+def holds_for(name: str, model: str) -> bool:
+    """Whether what is said of models called `name`, which may have a `*`, holds for `model`."""
+    return name == model or ("*" in name and wildcard_matches(name, model))
 
 
 class Spending(Protocol):
@@ -31,8 +37,11 @@ class Spending(Protocol):
     def cost(self) -> int: ...
 
 
-def used_by(spent: Spending) -> Iterable[tuple[CounterKey, int]]:
-    """What it adds to which counters, whether there is a limit of them or not."""
+def used_by(spent: Spending, models: Iterable[str]) -> Iterable[tuple[CounterKey, int]]:
+    """What it adds to which counters, whether there is a limit of them or not. `models`: the names and
+    patterns of models that counters go by; empty: all models.
+    """
+    names = [name for name in models if not name or holds_for(name, spent.model)]
     units: tuple[Unit, ...] = ("minute", "hour") if spent.window == "lately" else (spent.window,)
     amounts: tuple[tuple[Resource, int], ...] = (
         ("requests", spent.requests),
@@ -50,6 +59,6 @@ def used_by(spent: Spending) -> Iterable[tuple[CounterKey, int]]:
     for unit in units:
         for resource, amount in amounts:
             if amount:
-                for model in {"", spent.model}:
+                for model in names:
                     for subject in subjects:
                         yield CounterKey(subject, resource, model, unit), amount

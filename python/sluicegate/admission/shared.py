@@ -144,6 +144,7 @@ class Ask(Later):
         for position, (limit, counter, text) in enumerate(limits):
             mark, used, *slices = map(int, text.split())
             window, place = limit.window, counter.began
+            self._owner.seeding.known(limit.key)
             if window.slice is not None:
                 place = int(at / window.slice)
                 window.load_slices(place, list(zip(slices[::2], slices[1::2], strict=True)))
@@ -162,7 +163,11 @@ class Ask(Later):
 
     def failed(self) -> None:
         """The server does not answer."""
-        self.answer(self._owner.admit_alone(self._limits, self._demand))
+        answer = self._owner.admit_alone(self._limits, self._demand)
+        if isinstance(answer, Later):
+            answer.then(self.answer)
+        else:
+            self.answer(answer)
 
 
 class SharedCounters(Counters):
@@ -187,10 +192,16 @@ class SharedCounters(Counters):
         self.ask(ask)
         return ask
 
-    def admit_alone(self, limits: Limits, demand: Demand) -> Answer:
+    def admit_alone(self, limits: Limits, demand: Demand) -> Answer | Later:
         """Without the server: as if every gateway did what this one does."""
         if self.when_lost == "refuse":
             return "unavailable"
+        later = Later()
+        if self.seeding.delays(limits, lambda: later.answer(self._hold_alone(limits, demand))):
+            return later
+        return self._hold_alone(limits, demand)
+
+    def _hold_alone(self, limits: Limits, demand: Demand) -> Answer:
         hold = limits.take if self.when_lost == "allow" else limits.admit
         answer = hold(demand, max(1, self.gateways), self.told)
         if isinstance(answer, Lease):

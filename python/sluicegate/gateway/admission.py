@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from sluicegate._core import Lease, Limit
-from sluicegate.admission import LONGEST_USER, Answer, Caller, Keyring, Later, Limiter, Spending
+from sluicegate.admission import LONGEST_USER, Answer, Caller, Keyring, Later, Limiter
 from sluicegate.gateway.prices import Prices
 from sluicegate.gateway.rights import Refusal, Rights
 from sluicegate.routing import Facts, Model, ModelTable
@@ -65,7 +65,8 @@ class Admission:
         tells_users = limiter.user_header is not None
         if not (caller.limits or tells_users):
             return None
-        limits = limiter.limits(caller, model.label, self.user(facts) if tells_users else None)
+        user = self.user(facts) if tells_users else None
+        limits = limiter.limits(caller, model.label, user, model.name)
         price = self._prices.likely(model) if limits.wants_price else None
         rough = facts.input_tokens_estimate or 0
         demand = limits.demand(rough, facts.max_output_tokens, price, requests, work)
@@ -73,7 +74,7 @@ class Admission:
             return Refusal("unpriced", model.name)
         if not limits:
             return None
-        answer = limiter.counters.admit(limits, demand)
+        answer = limiter.admit(limits, demand, caller, user)
         return answer if isinstance(answer, (Lease, Later)) else told(answer)
 
     @property
@@ -106,10 +107,6 @@ class Admission:
             return self._limiter.limits_of(callers)
         owners = {caller.owner for caller in callers}
         return [limit for owner in owners for limit in self._limiter.limits_of_user(owner, user)]
-
-    def recall(self, spent: Iterable[Spending]) -> None:
-        """Count what other processes have used. For the thread that decides."""
-        self._limiter.recall(self._keys.callers, spent)
 
     @property
     def limiter(self) -> Limiter:

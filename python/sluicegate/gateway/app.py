@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC
@@ -18,7 +17,6 @@ from sluicegate.admission import (
     Limiter,
     SharedCounters,
     Standing,
-    begins,
     standing,
 )
 from sluicegate.config import NEED_RESTART, Config
@@ -52,14 +50,11 @@ from sluicegate.ledger import Ledger
 from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
-from sluicegate.storage import RedisConnector, StoreUnavailable, redis_faults
+from sluicegate.storage import RedisConnector, redis_faults
 from sluicegate.telemetry import Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
 CLOSE_SECONDS = 5.0
-
-# A database that is away must not keep the gateway from serving.
-RECALL_SECONDS = 15.0
 
 # Of the time that a drain may take, what background responses may use to end by themselves.
 BACKGROUND_SHARE = 0.9
@@ -295,25 +290,9 @@ class Gateway:
             threads=state.config.server.threads,
         )
 
-    async def recall(self) -> None:
-        """Know the callers and keys of the database, and count towards limits what the ledger says was used
-        before this process was started.
-
-        Where the ledger cannot be read in time, that is logged, and limits count from now.
-        """
+    async def looked(self) -> None:
+        """Know the callers and keys of the database, where it can be read in time."""
         await self._keys.looked()
-        state = self._state
-        admission = state.serving.admission
-        ledger = state.ledger
-        if ledger is None or admission.limiter.is_idle:
-            return
-        days = begins(state.counters.zone, time.time())
-        try:
-            async with asyncio.timeout(RECALL_SECONDS):
-                spent = await ledger.spent(days, users=admission.limiter.limits_users)
-                await self._decider.ask(lambda: admission.recall(spent))
-        except (TimeoutError, StoreUnavailable) as error:
-            state.log.warning("limits_not_recalled", reason=where(error))
 
     def _start_late(self) -> None:
         """For servers without a lifespan."""
@@ -534,9 +513,11 @@ def _counters(config: Config) -> Counters:
 
 
 def _totals(state: State, decider: Decider) -> LedgerTotals | None:
-    if state.ledger is None or not isinstance(state.counters, SharedCounters):
+    if state.ledger is None:
         return None
-    return LedgerTotals(state.ledger, state.counters.zone, decider.post, state.log)
+    totals = LedgerTotals(state.ledger, state.counters.zone, decider.post, state.log)
+    state.counters.seeding.ask = totals.recall
+    return totals
 
 
 def _counting(state: State, totals: LedgerTotals | None) -> Counting | None:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.ledger.place import journal_folder, open_database
 from sluicegate.ledger.retention import tidy
 from sluicegate.ledger.shipping import DescribePrice, Record, Shipping
-from sluicegate.ledger.spent import Calendar, Spent, Whose, spent, spent_by
+from sluicegate.ledger.spent import Calendar, Spent, Whose, spent_by, spent_lately
 from sluicegate.storage import Contended, StoreUnavailable, Unstorable, Write
 from sluicegate.telemetry import LedgerMetrics, Log, where
 
@@ -72,8 +72,12 @@ class Ledger:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._complained: dict[str, float] = {}
-        self._recovered = asyncio.Event()
-        """What dead processes had left is in the database."""
+        self._woken = asyncio.Event()
+        """There is something to do."""
+        self._asked: list[asyncio.Future[None]] = []
+        """Those that wait for what had ended when they asked to be in the database."""
+        self._is_whole = True
+        """All that was over when it was last shipped has been shipped then."""
 
     def start(self) -> None:
         """Make the journal, and begin to ship. Raises `ConfigurationError` where there can be no journal."""
@@ -91,25 +95,36 @@ class Ledger:
         if task is None or self.journal is None:
             return
         self._stopping.set()
+        self._woken.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await task
+        _tell(self._asked, StoreUnavailable("the ledger is closed"))
         if self.journal.waiting:
             self._log.warning("ledger_behind", rows=self.journal.waiting)
         self.journal.close()
         await self.database.close()
 
-    async def spent(self, begins: Mapping[Calendar, date], *, users: bool) -> list[Spent]:
-        """What was used lately, and since these days began, by earlier processes, too. Raises
-        `StoreUnavailable`; waits for what they have left to be put into the database.
+    async def caught_up(self) -> None:
+        """Wait until what has ended by now is in the database, and what dead processes had left. Raises
+        `StoreUnavailable` where the database fails.
         """
-        await self._recovered.wait()
-        return await spent(self.database, begins, time.time(), self.counted_as, users=users)
+        if self._task is None:
+            raise StoreUnavailable("the ledger is closed")
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self._woken.set()
+        await asked
 
     async def spent_by(self, begins: Mapping[Calendar, date], whose: Whose) -> list[Spent]:
-        """What these have used since these days began, as `spent` has it. Raises `StoreUnavailable`."""
-        await self._recovered.wait()
+        """What these have used since these days began. Raises `StoreUnavailable`."""
         return await spent_by(self.database, begins, whose, self.counted_as)
+
+    async def spent_lately(self, whose: Whose, now: float) -> list[Spent]:
+        """What these have used in the hour before `now`. Raises `StoreUnavailable`. It looks through all rows
+        of that hour.
+        """
+        return await spent_lately(self.database, whose, now, self.counted_as)
 
     # === shipping ===
 
@@ -117,15 +132,20 @@ class Ledger:
         looked = tidied = synced = -_TIDY_SECONDS
         while True:
             stopping = self._stopping.is_set()
+            self._woken.clear()
+            asked, self._asked = self._asked, []
             try:
-                await self._ship(journal)
+                whole = await self._ship(journal)
                 if stopping and not journal.waiting:
                     return
                 now = time.monotonic()
                 if now - looked >= _ABANDONED_SECONDS:
                     await self._recover(journal)
                     looked = now
-                    self._recovered.set()
+                if whole:
+                    _tell(asked)
+                else:
+                    self._asked += asked
                 if now - tidied >= _TIDY_SECONDS:
                     await tidy(self.database, self._config.keep_days)
                     tidied = now
@@ -133,10 +153,12 @@ class Ledger:
             except StoreUnavailable as error:
                 self._metrics.failed()
                 self._complain("ledger_failed", reason=str(error), waiting=journal.waiting)
+                _tell(asked, error)
                 pause = _PAUSE_SECONDS
             except Exception as error:
                 self._metrics.failed()
                 self._complain("ledger_failed", reason=where(error), waiting=journal.waiting)
+                _tell(asked, StoreUnavailable(where(error)))
                 pause = _PAUSE_SECONDS
             self._metrics.waiting(journal.waiting)
             now = time.monotonic()
@@ -145,7 +167,7 @@ class Ledger:
                 synced = now
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._stopping.wait()
+                    await self._woken.wait()
             if stopping:
                 # That did not wait.
                 await asyncio.sleep(pause)
@@ -160,16 +182,18 @@ class Ledger:
         except OSError as error:
             self._complain("journal_failed", reason=error.strerror or str(error))
 
-    async def _ship(self, journal: Journal) -> None:
-        """Ship what is over by now, or as much of it as a second is enough for."""
+    async def _ship(self, journal: Journal) -> bool:
+        """Ship what is over by now, or as much of it as a second is enough for; whether it was all."""
         if not journal.waiting:
-            return
+            return True
+        self._is_whole = False
         try:
             shipping = self.database.write("ledger", partial(self._ship_batches, journal))
             await self.database.undisturbed(shipping)
         except (Contended, Unstorable):
             with _given_back_unless_shipped(journal, journal.take(BATCH_ROWS)) as rows:
                 await self._ship_rows(rows)
+        return self._is_whole
 
     def _ship_batches(self, journal: Journal, write: Write) -> None:
         """In a thread where there is a file, while `_run` waits for it; with a server on the event loop."""
@@ -182,6 +206,7 @@ class Ledger:
                 self._charge_unfinished(rows)
                 self._shipping.add(rows, write)
                 self._metrics.shipped(len(rows))
+        self._is_whole = True
 
     async def _recover(self, journal: Journal) -> None:
         """Ship what dead processes have left."""
@@ -237,6 +262,16 @@ def _given_back_unless_shipped(journal: Journal, batch: JournalBatch) -> Iterato
         journal.give_back(batch)
         raise
     journal.shipped(batch)
+
+
+def _tell(asked: Iterable["asyncio.Future[None]"], error: StoreUnavailable | None = None) -> None:
+    for each in asked:
+        if each.done():
+            continue  # Whoever asked has given up.
+        if error is None:
+            each.set_result(None)
+        else:
+            each.set_exception(error)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What was used lately, as limits count it: what a process that starts has to know of those before it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Table, and_, case, func, not_, or_, select, tuple_
@@ -14,7 +14,8 @@ Calendar = Literal["day", "week", "month"]
 _HOUR = 3600
 # Microseconds: a slice of the shortest window that slides.
 _STEP = 5_000_000
-_MOST_USERS = 100_000
+# Of a month, and one more where the clocks of machines differ.
+_MOST_DAYS = 32
 
 _OF_CALLERS = ("caller_id", "key_id", "team", "model")
 _OF_USERS = ("caller_id", "user_id")
@@ -37,30 +38,6 @@ class Spent(NamedTuple):
     cost: int
 
 
-async def spent(
-    database: Database,
-    begins: Mapping[Calendar, date],
-    now: float,
-    counted_as: Mapping[str, str],
-    *,
-    users: bool,
-) -> list[Spent]:
-    """Everything since the last hour and since these days began; `users`: of users, too.
-
-    `counted_as`: by the id of a key, the one by which it is counted, where that is another. Raises
-    `StoreUnavailable`.
-    """
-    async with database.read("limits") as connection:
-        found = [_lately(row) for row in (await connection.execute(_of_last_hour(now))).all()]
-        for window, begin in begins.items():
-            rows = (await connection.execute(_since(usage_daily, _OF_CALLERS, begin))).all()
-            found += [_of_caller(window, row) for row in rows]
-            if users:
-                query = _since(usage_users, _OF_USERS, begin).limit(_MOST_USERS)
-                found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
-    return [_counted(each, counted_as) for each in found]
-
-
 class Whose(NamedTuple):
     """Whose sums are asked for."""
 
@@ -75,27 +52,58 @@ async def spent_by(
     database: Database, begins: Mapping[Calendar, date], whose: Whose, counted_as: Mapping[str, str]
 ) -> list[Spent]:
     """What these have used since these days began; all rows of each, and some of others. Raises
-    `StoreUnavailable`. `counted_as`: as in `spent`.
+    `StoreUnavailable`. `counted_as`: by the id of a key, the one by which it is counted, where that is
+    another.
     """
     columns = usage_daily.c
-    keys = {*whose.keys}
-    if keys:
-        keys |= {id for id, first in counted_as.items() if first in keys}
+    keys = _with_later_keys(whose.keys, counted_as)
     theirs = or_(
         columns.caller_id.in_(whose.callers), columns.key_id.in_(keys), columns.team.in_(whose.teams)
     )
-    columns = usage_users.c
-    users = tuple_(columns.caller_id, columns.user_id).in_(whose.users)
+    users: dict[str, list[str]] = {}
+    for caller, user in whose.users:
+        users.setdefault(caller, []).append(user)
     found: list[Spent] = []
     async with database.read("limits") as connection:
         for window, begin in begins.items():
             if whose.callers or whose.keys or whose.teams:
                 query = _since(usage_daily, _OF_CALLERS, begin).where(theirs)
                 found += [_of_caller(window, row) for row in (await connection.execute(query)).all()]
-            if whose.users:
-                query = _since(usage_users, _OF_USERS, begin).where(users)
+            # By each day and name, since the index has the days first, and there may be very many users.
+            days = [begin + timedelta(days) for days in range(_MOST_DAYS)]
+            for caller, names in users.items():
+                columns = usage_users.c
+                query = _since(usage_users, _OF_USERS, begin).where(
+                    columns.day.in_(days), columns.caller_id == caller, columns.user_id.in_(names)
+                )
                 found += [_of_user(window, row) for row in (await connection.execute(query)).all()]
     return [_counted(each, counted_as) for each in found]
+
+
+async def spent_lately(
+    database: Database, whose: Whose, now: float, counted_as: Mapping[str, str]
+) -> list[Spent]:
+    """What these have used in the hour before `now` (seconds since 1970), in steps of five seconds. Raises
+    `StoreUnavailable`. `counted_as`: as in `spent_by`.
+    """
+    # Who has no key, or no team, is NULL in a row.
+    caller, key, team, user = (
+        func.coalesce(ledger.c[name], "") for name in ("caller_id", "key_id", "team", "user_id")
+    )
+    theirs = or_(
+        caller.in_(whose.callers),
+        key.in_(_with_later_keys(whose.keys, counted_as)),
+        team.in_(whose.teams),
+        tuple_(caller, user).in_(whose.users),
+    )
+    async with database.read("limits") as connection:
+        rows = (await connection.execute(_of_last_hour(now).where(theirs))).all()
+    return [_counted(_lately(row), counted_as) for row in rows]
+
+
+def _with_later_keys(keys: Collection[str], counted_as: Mapping[str, str]) -> set[str]:
+    """These, and those that went on for them."""
+    return {*keys, *(id for id, first in counted_as.items() if first in keys)} if keys else set()
 
 
 def _counted(spent: Spent, counted_as: Mapping[str, str]) -> Spent:

@@ -96,7 +96,7 @@ class Running:
         telling: asyncio.Task[None] | None = None
         try:
             gateway.start(deciding_thread=True)
-            await gateway.recall()
+            await gateway.looked()
             await application.start(application_ended)
             front = self._listen(application)
             if self._admin is not None:

@@ -75,7 +75,7 @@ impl PyClock {
     }
 }
 
-#[pyclass(name = "Window", module = "sluicegate._core", frozen)]
+#[pyclass(name = "Window", module = "sluicegate._core", frozen, weakref)]
 pub(crate) struct PyWindow {
     inner: Counter,
     clock: Py<PyClock>,
