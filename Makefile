@@ -9,7 +9,7 @@
 # real-…  a real server, installed below .real, behind the gateway, checked; writes its row of docs/upstreams.md:
 #         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py real-guidellm
 # crash   a hundred gateways killed under load: the ledger agrees with the upstream's own book
-# check   formatting, lints, types, the stub
+# check   formatting and simple lints (lint: only these), clippy, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
 # wheel   the wheel and the source distribution in dist/
@@ -33,7 +33,7 @@ SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyp
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run node-clients soak hostile matrix check format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run node-clients soak hostile matrix check lint format bench bench-core bench-load fuzz wheel clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -132,18 +132,23 @@ crash: setup
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error
 
-check: setup
-	cargo fmt --all --check
+check: setup lint
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	git ls-files -z 'python/*.py' 'python/*.pyi' 'tests/*.py' | xargs -0 $(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest sluicegate._core
+
+# What lies beside the project's own files is not looked at: git knows which these are.
+PYTHON_FILES = git ls-files -z '*.py' '*.pyi'
+
+lint:
+	cargo fmt --all --check
+	$(PYTHON_FILES) | xargs -0 $(BIN)/ruff check
+	$(PYTHON_FILES) | xargs -0 $(BIN)/ruff format --check
 
 format:
 	cargo fmt --all
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(PYTHON_FILES) | xargs -0 $(BIN)/ruff check --fix
+	$(PYTHON_FILES) | xargs -0 $(BIN)/ruff format
 
 bench bench-core: setup
 	@$(BIN)/python -c 'import httpx_sse, openai, orjson, pytest_benchmark, simdjson, sseclient' 2>/dev/null \

@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-CORPUS = Path(__file__).parent / "corpus"
+from harness.tree import ROOT, tracked
+
+CORPUS = ROOT / "tests" / "corpus"
 BOM = b"\xef\xbb\xbf"
 
 
@@ -96,7 +97,7 @@ class Completion:
 def completions(folder: str) -> list[Completion]:
     return [
         Completion(path.stem, path.read_bytes(), path.with_suffix(".json").read_bytes().rstrip())
-        for path in sorted((CORPUS / folder).glob("*.sse"))
+        for path in tracked(f"tests/corpus/{folder}/*.sse")
     ]
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +10,15 @@ import pytest_asyncio
 from harness.responses_stand import RESPONSES, ResponsesStand, request, responses_stand
 from harness.responses_stream import check, text_of
 from harness.strict_openai import missing_members, validate
+from harness.tree import ROOT, tracked
 from harness.wire_stand import DONE, MODEL, chunk, event, usage_chunk
 from sluicegate.testing import Script, body
 from sse_reference import payloads
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "responses"
-STREAMS = sorted(path.stem for path in CORPUS.glob("*.sse"))
+CORPUS = ROOT / "tests" / "corpus" / "responses"
+STREAMS = [path.stem for path in tracked("tests/corpus/responses/*.sse")]
 USAGE = {"prompt_tokens": 14, "completion_tokens": 7, "total_tokens": 21}
 HARMONY = (
     '<|channel|>analysis<|message|>Weather: "call" it.<|end|>'

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from harness.tree import ROOT, tracked
+
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w+-]*)\s*$")
 _MARKER = re.compile(r"^ *<!-- (?P<name>gateway|fault|not run)(?:: (?P<value>.*?))? -->\s*$")
 
@@ -53,7 +54,7 @@ class Block:
 
 def pages() -> list[Path]:
     """README.md and all of `docs`, in a fixed order."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return tracked("README.md", "docs/*.md")
 
 
 def blocks(page: Path) -> Iterator[Block]:

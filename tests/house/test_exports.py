@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import sluicegate
+from harness.tree import ROOT, tracked
 from sluicegate import errors
 
-PACKAGE = Path(__file__).parents[2] / "python" / "sluicegate"
-PACKAGES = sorted(PACKAGE.rglob("__init__.py"))
+PACKAGE = ROOT / "python" / "sluicegate"
+PACKAGES = tracked("python/sluicegate/*__init__.py")
 
 
 def exported(path: Path) -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from harness.tree import ROOT, tracked
+
 SOURCES = ("python", "rust", "tests", "benches")
 SUFFIXES = {".py", ".pyi", ".rs"}
-GENERATED = {"target", ".venv", "__pycache__"}
 MAX_LINES = 600
 MAX_WIDTH = 120
 # One extension module has one stub, and the stub is where it is documented.
@@ -20,9 +20,7 @@ NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"
 
 def sources() -> Iterator[Path]:
     for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in SUFFIXES and not GENERATED & set(path.relative_to(ROOT).parts):
-                yield path
+        yield from (path for path in tracked(folder) if path.suffix in SUFFIXES)
 
 
 def test_there_are_sources_to_look_at() -> None:
@@ -70,11 +68,10 @@ def test_the_version_is_written_in_one_place() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "version" in project["dynamic"]
     assert "version" not in project
-    for folder in ("rust", "benches"):
-        for manifest in sorted((ROOT / folder).rglob("Cargo.toml")):
-            package = tomllib.loads(manifest.read_text()).get("package", {})
-            # A crate outside the workspace (fuzzing) has no version to share, and none of its own.
-            assert package.get("version") in ({"workspace": True}, "0.0.0", None), manifest
+    for manifest in tracked("rust/*Cargo.toml", "benches/*Cargo.toml"):
+        package = tomllib.loads(manifest.read_text()).get("package", {})
+        # A crate outside the workspace (fuzzing) has no version to share, and none of its own.
+        assert package.get("version") in ({"workspace": True}, "0.0.0", None), manifest
     for path in sources():
         if path.suffix in (".py", ".pyi"):
             assert not re.search(r"^__version__\s*(:\s*\w+\s*)?=", path.read_text(), re.MULTILINE), path

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from harness.tree import ROOT, tracked
+
 PACKAGE = ROOT / "python" / "sluicegate"
 
 # From the bottom up. What shares a line does not know each other: it meets in the gateway.
@@ -46,7 +47,7 @@ CORE_USERS = {
 
 
 def module_files() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+    return tracked("python/sluicegate/*.py")
 
 
 def name_of(path: Path) -> tuple[str, ...]:
@@ -154,9 +155,10 @@ def test_the_crates_know_only_what_is_below_them() -> None:
 
 
 CORE = ROOT / "rust" / "core" / "src"
-TABLE = {"mod", "target"}
+TABLE = {"protocols/mod", "protocols/target"}
+PROTOCOL_FILES = [path.relative_to(CORE / "protocols") for path in tracked("rust/core/src/protocols")]
 PROTOCOLS = tuple(
-    f"protocols/{path.stem}" for path in (CORE / "protocols").iterdir() if path.stem not in TABLE
+    sorted({f"protocols/{path.parts[0].removesuffix('.rs')}" for path in PROTOCOL_FILES} - TABLE)
 )
 
 # The modules of the core from the bottom up; what shares a line does not know each other. Each protocol is a
@@ -183,7 +185,7 @@ def core_module(parts: list[str]) -> str:
 
 
 def core_files() -> list[Path]:
-    return [path for path in sorted(CORE.rglob("*.rs")) if path.stem != "tests" and path.name != "lib.rs"]
+    return [path for path in tracked("rust/core/src/*.rs") if path.stem != "tests" and path.name != "lib.rs"]
 
 
 def test_the_core_imports_downwards_only() -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.markdown_blocks import ROOT, blocks
+from harness.markdown_blocks import blocks
+from harness.tree import ROOT, tracked
 
 MAX_WIDTH = 120
 README_LINES = 150
 RECIPE_LINES = 12
 # A program writes them: one wide table after the other.
 WRITTEN_BY_PROGRAMS = ("benches/load/results", "docs/profiles.md", "docs/settings.md")
-NOT_OURS = {"target", ".venv", ".real", "node_modules", ".pytest_cache"}
 # Everybody writes into it at once: it is brought into shape with a release.
 ANY_WIDTH = {"CHANGELOG.md"}
 
@@ -26,10 +26,7 @@ _PATH = re.compile(r"`(?P<path>(?:rust|python|tests|docs|benches)/[\w./-]+)`")
 
 def pages() -> list[Path]:
     found = [
-        path
-        for path in sorted(ROOT.rglob("*.md"))
-        if not NOT_OURS & set(path.relative_to(ROOT).parts)
-        and not str(path.relative_to(ROOT)).startswith(WRITTEN_BY_PROGRAMS)
+        path for path in tracked("*.md") if not str(path.relative_to(ROOT)).startswith(WRITTEN_BY_PROGRAMS)
     ]
     assert {path.name for path in found} >= {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "vllm.md"}
     return found
@@ -82,7 +79,7 @@ def test_the_readme_is_short() -> None:
 def test_every_page_of_the_documentation_is_in_its_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / found["inline"]).resolve() for found in _LINK.finditer(index.read_text())}
-    assert {path for path in (ROOT / "docs").rglob("*.md") if path != index} <= linked
+    assert {path for path in tracked("docs/*.md") if path != index} <= linked
 
 
 def test_the_files_that_a_change_touches_are_there() -> None:
@@ -92,7 +89,7 @@ def test_the_files_that_a_change_touches_are_there() -> None:
     assert {path for path in named if "NAME" not in path and not (ROOT / path).exists()} == set()
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "recipes").glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", tracked("docs/recipes/*.md"), ids=lambda path: path.stem)
 def test_a_recipe_has_all_its_parts(page: Path) -> None:
     text = page.read_text()
     for part in ("**Client.**", "**Proof.**", "**What does not work**"):

@@ -1,12 +1,13 @@
 """Every test belongs to a stage of `make test`."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = sorted({path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").glob("*/**/test_*.py")})
+from harness.tree import ROOT, tracked
+
+FILES = [path for path in tracked("tests/*/test_*.py") if path.name.startswith("test_")]
+FOLDERS = sorted({path.relative_to(ROOT).parts[1] for path in FILES})
 
 
 MARK = "pytest.mark." + "alone"
@@ -27,7 +28,7 @@ def test_every_folder_of_tests_is_run(folder: str) -> None:
 
 
 def test_what_runs_alone_is_run() -> None:
-    marked = [path for path in (ROOT / "tests").glob("*/**/test_*.py") if MARK in path.read_text()]
+    marked = [path for path in FILES if MARK in path.read_text()]
     assert marked
     folders = {path.relative_to(ROOT).parts[1] for path in marked}
     assert folders <= set(re.findall(r"tests/(\w+)", recipes()["test-alone"].replace("tests/rerun", "")))

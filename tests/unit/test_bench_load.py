@@ -33,6 +33,7 @@ from benches.load.proxies.gateways import THREADS_SETTING, refuse_build
 from benches.load.report import Results, cpu, first_p50, markdown, number, per_second, table
 from benches.load.scenarios import SCENARIOS
 
+from harness.tree import ROOT, tracked
 from sluicegate.config import load_data
 
 _BURN = """
@@ -430,16 +431,14 @@ _CONDITIONS = {
 
 
 def test_the_readme_shows_the_newest_results() -> None:
-    root = Path(__file__).resolve().parents[2]
-    newest = max(root.glob("benches/load/results/????-??-??.json"))
+    newest = max(tracked("benches/load/results/????-??-??.json"))
     drawn = picture.svg(picture.read(newest), picture.caption(newest))
-    command = f"python -m benches.load.picture {newest.relative_to(root)} docs/assets/load.svg"
-    assert (root / "docs/assets/load.svg").read_text() == drawn, command
+    command = f"python -m benches.load.picture {newest.relative_to(ROOT)} docs/assets/load.svg"
+    assert (ROOT / "docs/assets/load.svg").read_text() == drawn, command
 
 
 def test_the_picture_shows_peers_that_are_better_too() -> None:
-    root = Path(__file__).resolve().parents[2]
-    newest = max(root.glob("benches/load/results/????-??-??.json"))
+    newest = max(tracked("benches/load/results/????-??-??.json"))
     text = picture.svg(picture.read(newest), "now")
     for proxy in ("nginx", "sluicegate", "envoy", "smg", "vllm-router"):
         assert text.count(f">{proxy}</text>") == len(picture.SHOWN)

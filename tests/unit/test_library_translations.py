@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
+from harness.tree import tracked
 from sluicegate import (
     HarmonyDecoder,
     InvalidJSON,
@@ -17,7 +18,7 @@ from sluicegate import (
 )
 from stream_corpus import reads
 
-CASES = sorted((Path(__file__).parents[1] / "corpus" / "responses").glob("*.sse"))
+CASES = tracked("tests/corpus/responses/*.sse")
 CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
 SIZES = pytest.mark.parametrize("size", [1, 64, 1 << 20])
 
