@@ -17,6 +17,8 @@ from sluicegate.server.signals import SAME_SIGNAL_SECONDS
 from sluicegate.testing import Script, ScriptedUpstream
 
 CHAT = {"model": "small", "messages": []}
+PATIENCE = 600.0
+"""Seconds within which a signal is an echo of the one before: more than any machine stands still."""
 STREAM = CHAT | {"stream": True}
 
 
@@ -144,15 +146,18 @@ async def test_signals_that_come_at_once_are_one_order(
     assert len(running.find(event="draining")) == 1
 
 
-async def test_an_echo_of_the_order_does_not_disturb_the_end(
-    gateway: StartGateway, config: dict[str, Any]
-) -> None:
+async def test_an_echo_of_the_order_does_not_disturb_the_end(config: dict[str, Any], tmp_path: Path) -> None:
     """With nothing to wait for the process is about to be gone when the second one comes."""
-    running = await gateway(config)
-    running.signal(signal.SIGTERM)
-    await running.wait_line(event="draining")
-    running.signal(signal.SIGINT)
-    assert await running.wait() == 0
+    launcher = ("harness.patient_launcher", str(PATIENCE))
+    running = await GatewayProcess.start(config, tmp_path, launcher=launcher)
+    try:
+        running.signal(signal.SIGTERM)
+        await running.wait_line(event="draining")
+        running.signal(signal.SIGINT)
+        assert await running.wait() == 0
+        assert "Traceback" not in running.stderr, running.transcript()
+    finally:
+        await running.kill()
 
 
 async def test_idle_connections_do_not_delay_the_end(gateway: StartGateway, config: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def serve(
     number. SIGHUP, and a change of the file, let it serve what `config_path` says now; no stream is cut, and
     `server` stays as it is. Wrong settings, an address that cannot be had, and an engine that died, are 1.
 
-    The handlers of these signals stay when it returns: the process is meant to end then.
+    These signals are ignored when it has returned: the process is meant to end then.
     """
     settings = config.server
     log = Log.configured(settings.log.level, settings.log.format)
@@ -58,6 +58,7 @@ def serve(
     finally:
         log.close()
         ending.cancel()
+        signals.ignore()
     return 1
 
 

@@ -16,8 +16,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """SIGTERM and SIGINT stop, a later one of them ends at once, SIGHUP asks for the configuration.
 
-    They are heard from `install` on, and kept until somebody listens. The handlers stay to the end of the
-    process: an echo of the order to stop must not end it otherwise while it is ending.
+    They are heard from `install` on, and kept until somebody listens. From `ignore` on they are ignored to
+    the end of the process: an echo of the order to stop must not end it otherwise while it is ending.
     """
 
     def __init__(self, end_at_once: Callable[[int], object]) -> None:
@@ -37,6 +37,13 @@ class Signals:
         for number in (*STOP_SIGNALS, signal.SIGHUP):
             # Calls of other threads' into the system go on where they were.
             signal.siginterrupt(number, False)
+
+    def ignore(self) -> None:
+        """Hear of signals no more: nothing is left but the process's end. On the main thread."""
+        for number in (*STOP_SIGNALS, signal.SIGHUP):
+            # Before Python ends it takes its handlers away, and such a signal would kill it. It leaves those
+            # alone that are ignored.
+            signal.signal(number, signal.SIG_IGN)
 
     def attach(
         self, loop: asyncio.AbstractEventLoop, stop: Callable[[], object], reload: Callable[[], object]
