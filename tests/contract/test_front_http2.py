@@ -170,7 +170,7 @@ async def test_requests_that_are_taken_back_one_after_the_other_are_bound(wire: 
     """Each has reached its upstream before; so many and no more do. What is under way goes on to its end."""
     count = len(wire.upstream.requests)
     async with still_serving(wire.gateway), RawHttp2(wire.address) as client:
-        wire.upstream.script = Script(tokens=10_000, pace=SOON / 10)
+        wire.upstream.script = Script(tokens=300, pace=SOON)
         kept = await client.ask(STREAM_BODY)
         await client.began(kept)
         for _ in range(4 * RESETS):
@@ -192,7 +192,7 @@ async def test_requests_that_are_taken_back_one_after_the_other_are_bound(wire: 
 async def test_as_many_as_are_answered_may_be_taken_back(wire: WireStand) -> None:
     async with still_serving(wire.gateway), RawHttp2(wire.address) as client:
         for _ in range(2 * RESETS):
-            wire.upstream.script = Script(tokens=10_000, pace=SOON / 10)
+            wire.upstream.script = Script(tokens=300, pace=SOON)
             number = await client.ask(STREAM_BODY)
             await client.began(number)
             await client.cancel(number)

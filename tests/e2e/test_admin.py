@@ -202,7 +202,7 @@ async def test_taking_one_off_moves_the_load_and_putting_it_back_brings_it_back(
 
 
 async def test_a_stream_goes_on_where_its_deployment_is_taken_off(stand: Stand) -> None:
-    stand.upstreams["b"].enqueue(Script(tokens=100_000, pace=0.01))
+    stand.upstreams["b"].enqueue(Script(tokens=10_000, pace=0.01))
     async with stand.gateway.client.stream(
         "POST", "/v1/chat/completions", json=asked("kept", stream=True)
     ) as reply:

@@ -14,7 +14,7 @@ from sluicegate.testing import Script, ScriptedUpstream, body
 
 CHAT = {"model": "small", "messages": []}
 STREAM = CHAT | {"stream": True}
-LONG = Script(tokens=100_000, pace=0.02)
+LONG = Script(tokens=10_000, pace=0.02)
 
 
 def config_file(tmp_path: Path) -> Path:

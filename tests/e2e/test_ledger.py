@@ -90,7 +90,7 @@ async def test_the_log_tells_repeats_of_one_request_id_apart(tmp_path: Path) -> 
 
 async def test_a_client_that_leaves_is_billed_for_what_was_counted(tmp_path: Path) -> None:
     async with (
-        upstream(tmp_path, Script(tokens=100_000, pace=0.01)) as up,
+        upstream(tmp_path, Script(tokens=10_000, pace=0.01)) as up,
         serving(configured(tmp_path, up.base_url), tmp_path) as gateway,
     ):
         await leave(gateway, "left")

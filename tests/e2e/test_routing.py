@@ -18,7 +18,7 @@ from sluicegate.testing import Script, ScriptedUpstream
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MESSAGES: Any = [{"role": "user", "content": "Say something."}]
-LONG = Script(tokens=100_000, pace=0.02)
+LONG = Script(tokens=10_000, pace=0.02)
 BUSY = Script(status=503)
 
 

@@ -1,7 +1,7 @@
 """Plays one reply on one connection: head, body, waits and faults, each where the script has it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sluicegate.testing.compression import Compressor
 from sluicegate.testing.connection import Connection, ConnectionOver
@@ -115,9 +115,6 @@ class Playback:
         events = stream.events
         content_type = "application/x-ndjson" if stream.ndjson else "text/event-stream; charset=utf-8"
         self._events = len(events)
-        encoded = [self._encoder.event(event, last=event is events[-1]) for event in events]
-        if self._framing.bom and encoded:
-            encoded[0] = BOM + encoded[0]
         transfer = script.transfer or "chunked"
         framing = self._framing
         if transfer == "length" and (
@@ -127,14 +124,25 @@ class Playback:
             or script.wire.processing_comment
         ):
             raise ScriptError("script.transfer: the length of a body with keep-alives is not known")
-        await self._head(200, content_type, transfer, sum(map(len, encoded)))
+        # One by one, unless the length of all has to be known: most of a long stream may never be asked for.
+        encoded: Iterable[bytes] = self._encoded(events)
+        length = 0
+        if transfer == "length":
+            encoded = list(encoded)
+            length = sum(map(len, encoded))
+        await self._head(200, content_type, transfer, length)
         if script.wire.processing_comment:
             await self._write(self._encoder.comment("OPENROUTER PROCESSING"))
         if framing.keepalive_first:
             await self._keepalive()
         await self._play_events(events, encoded)
 
-    async def _play_events(self, events: Sequence[Event], encoded: Sequence[bytes]) -> None:
+    def _encoded(self, events: Sequence[Event]) -> Iterator[bytes]:
+        for number, event in enumerate(events):
+            data = self._encoder.event(event, last=number == len(events) - 1)
+            yield BOM + data if self._framing.bom and not number else data
+
+    async def _play_events(self, events: Sequence[Event], encoded: Iterable[bytes]) -> None:
         batch: list[bytes] = []
         size = max(self._framing.events_per_write, 1)
         previous = "preamble"
