@@ -41,7 +41,7 @@ class Stand:
     @contextlib.asynccontextmanager
     async def stream(self, caller: str) -> AsyncIterator[AsyncIterator[str]]:
         """The lines of a stream that goes on, of which the first has come."""
-        self.upstream.enqueue(Script(tokens=100_000, pace=0.01))
+        self.upstream.enqueue(Script(tokens=10_000, pace=0.01))
         headers = {"authorization": f"Bearer {KEYS[caller]}"}
         body = asked("m", stream=True)
         async with self.gateway.client.stream("POST", CHAT, json=body, headers=headers) as reply:
@@ -241,7 +241,7 @@ async def test_limits_while_they_are_used(stand: Stand) -> None:
         assert tokens["used"] == 360 + tokens["reserved"]
         assert tokens["reserved"] > 0
         assert await stand.ask("search") == 429
-    await stand.gateway.wait_request(key="search", client_left=True)
+    await stand.gateway.wait_request(caller="search", client_left=True)
     after = await standings(stand, "s-1")
     assert (after[at_once]["used"], after[at_once]["reserved"]) == (0, 0)
     assert after["100000 tokens a day of the caller `search`"]["reserved"] == 0
@@ -280,7 +280,7 @@ async def test_limits_of_the_people_behind_a_caller(
             headers = {"authorization": f"Bearer {KEYS[caller]}", "x-user-id": user}
             reply = await process.client.post(CHAT, json=asked(model), headers=headers)
             assert reply.status_code == 200
-        await process.wait_request(key="chat")
+        await process.wait_request(caller="chat")
         hour, tokens, at_once = (
             f"{limit} of the user `ada`"
             for limit in ("5 requests a hour", "1000 tokens a day", "2 requests at once")

@@ -121,7 +121,7 @@ async def test_what_is_forwarded(gateway: GatewayProcess, path: str, members: di
     reply = await gateway.client.post(path, json={"model": "small", **members})
     assert reply.status_code == 200
     endpoint = path.removeprefix("/v1/").replace("/", "_")
-    await assert_one_record(gateway, reply, endpoint=endpoint, result="ok", key="somebody", model="small")
+    await assert_one_record(gateway, reply, endpoint=endpoint, result="ok", caller="somebody", model="small")
 
 
 async def test_a_response_that_is_kept_and_read(gateway: GatewayProcess) -> None:

@@ -40,7 +40,7 @@ async def test_a_key_works_soon_after_it_was_made_and_not_after_it_was_revoked(
         for made in (text, of_search):
             await until(gateway, made, SERVED)
         # One that was refused just before the key was known may be logged under its name as well.
-        await gateway.wait_request(key="lab", status=200)
+        await gateway.wait_request(caller="lab", status=200)
         await revoke_key(database, key.id, ME)
         await until(gateway, text, UNKNOWN)
         assert await ask(gateway, of_search) == SERVED

@@ -266,7 +266,7 @@ async def test_an_sdk_waits_for_its_turn(
         async with held(gateway, upstream, asking.key):
             task = tasks.create_task(asking.ask())
             assert await asking.lines(1) == [429]
-        await gateway.wait_request(key=asking.key, result="client_left")
+        await gateway.wait_request(caller=asking.key, result="client_left")
         ended.set()
     assert task.result() is not None
     assert await asking.lines(2) == [429, 200]
