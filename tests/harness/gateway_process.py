@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx
 
 from fakes.exposition import Samples
+from harness.warm_start import WarmProcess, spawn_warm
 from sluicegate.testing import ScriptedUpstream
 
 START_SECONDS = 60.0
@@ -28,7 +29,9 @@ class GatewayProcess:
     Every wait is bounded and raises `TimeoutError` (with what the process wrote) instead of hanging.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, *, verify: ssl.SSLContext | bool = True) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process | WarmProcess, *, verify: ssl.SSLContext | bool = True
+    ) -> None:
         self._verify = verify
         self._process = process
         self._lines: list[Line] = []
@@ -70,7 +73,11 @@ class GatewayProcess:
         module, *arguments = launcher
         # Nothing of whoever runs the tests.
         environ = {"STATE_DIRECTORY": str(directory), **(environ or {})}
-        process = await spawn(*arguments, str(path), environ=environ, module=module)
+        process: asyncio.subprocess.Process | WarmProcess
+        if "PYTHONPATH" in environ:  # It is read when Python starts.
+            process = await spawn(*arguments, str(path), environ=environ, module=module)
+        else:
+            process = await spawn_warm(module, *arguments, str(path), environ={**os.environ, **environ})
         gateway = cls(process, verify=verify)
         gateway.config_file = path
         try:
