@@ -36,12 +36,18 @@ from harness.runners import Attempt, PytestRunner, RustRunner
 ROOT = Path(__file__).parents[1]
 ATTEMPTS = 3
 MAX_RETRIED = 3
+MINUTES = 6.5
+"""What `make test` takes on two quiet cores in a clone that is built. CONTRIBUTING.md says the same."""
+LISTED = 20
 MAX_RUN_AGAIN = 8
 """Beyond these nothing is run again: so many failures are no accident, and the run is red anyway."""
 
 
 class Runner(Protocol):
-    """One stage's tests."""
+    """One stage's tests. What was `missing` and which were `slowest` is known once all have run."""
+
+    missing: dict[str, list[str]]
+    slowest: dict[str, float]
 
     def run_all(self) -> tuple[dict[str, Attempt], list[str]]:
         """The tests that failed, and what could not be run at all."""
@@ -84,6 +90,10 @@ class Stage:
     seconds: float
     cpu_seconds: float
     broken: list[str]
+    missing: dict[str, list[str]] = field(default_factory=dict)
+    """The tests that were skipped, by what was missing: its name, and the line that installs it."""
+    slowest: dict[str, float] = field(default_factory=dict)
+    """Seconds of the tests that took longest."""
 
 
 class Turns:
@@ -107,11 +117,28 @@ class Report:
     def __init__(self, folder: Path) -> None:
         self._retried = folder / "retried.jsonl"
         self._stages = folder / "stages.jsonl"
+        self._began = folder / "began"
+        self._minutes = folder / "minutes"
         folder.mkdir(parents=True, exist_ok=True)
 
     def begin(self) -> None:
+        """Forget the last run, and say how long this one may take."""
+        last = f"; the last run here took {self._minutes.read_text()}" if self._minutes.exists() else ""
+        print(f"all tests: {MINUTES} minutes on two quiet cores, once everything is built{last}", flush=True)
+        self._began.write_text(str(time.time()))
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the last run."""
         self._retried.write_text("")
         self._stages.write_text("")
+
+    def end(self) -> None:
+        """Keep how long the run took, for the next one."""
+        if self._began.exists():
+            minutes = (time.time() - float(self._began.read_text())) / 60
+            self._minutes.write_text(f"{minutes:.1f} minutes")
+            self._began.unlink()
 
     def add(self, stage: Stage, retried: Sequence[Retried]) -> None:
         _append(self._retried, [asdict(each) for each in retried])
@@ -151,7 +178,9 @@ def run_stage(
             for each in retried:
                 _run_again(each, runner)
             seconds += time.monotonic() - began
-    return Stage(name, round(seconds, 1), round(_cpu_seconds() - before, 1), broken), retried
+    cpu_seconds = round(_cpu_seconds() - before, 1)
+    stage = Stage(name, round(seconds, 1), cpu_seconds, broken, runner.missing, runner.slowest)
+    return stage, retried
 
 
 def _run_again(test: Retried, runner: Runner) -> None:
@@ -190,6 +219,23 @@ def end(report: Report) -> int:
     print()
     for stage in stages:
         print(f"{stage.stage:<14} {stage.seconds:>7.1f} s   {stage.cpu_seconds:>7.1f} s of CPU")
+    slowest = sorted(
+        ((seconds, test) for stage in stages for test, seconds in stage.slowest.items()), reverse=True
+    )
+    if slowest:
+        print("\ntook longest:")
+    for seconds, test in slowest[:LISTED]:
+        print(f"{seconds:>7.1f} s   {test}")
+    missing: dict[str, list[str]] = {}
+    for stage in stages:
+        for thing, tests in stage.missing.items():
+            missing.setdefault(thing, []).extend(tests)
+    if missing:
+        print("\nnot tested, because something is missing here:")
+    for thing, tests in sorted(missing.items()):
+        name, _, install = thing.partition(": ")
+        print(f"  {name} ({len(tests)} skipped, {tests[0]} first). To install it: {install}")
+    print()
     red: list[str] = []
     quarantine = None
     try:
@@ -220,12 +266,13 @@ def main() -> int:
         report.begin()
         return 0
     if options.end:
+        report.end()
         return end(report)
     if options.kind is None:
         parser.error("a stage, and pytest or cargo, are needed")
     part = os.environ.get("SLUICEGATE_TEST_RUN") == "1"
     if not part:
-        report.begin()
+        report.forget()
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
     runner: Runner
     if options.kind == "cargo":

@@ -7,11 +7,11 @@ seconds=${1:-20}
 logs=${CARGO_TARGET_DIR:-target}/fuzz-logs
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
-    echo "fuzzing skipped: no nightly compiler (rustup toolchain install nightly)"
+    echo "fuzzing skipped: no nightly compiler. To install it: rustup toolchain install nightly"
     exit 0
 fi
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-    echo "fuzzing skipped: no cargo-fuzz (cargo install cargo-fuzz --locked)"
+    echo "fuzzing skipped: no cargo-fuzz. To install it: cargo install cargo-fuzz --locked"
     exit 0
 fi
 

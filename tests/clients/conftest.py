@@ -6,13 +6,14 @@ import pytest
 import pytest_asyncio
 
 from clients.stand import MODELS, Stand, gateway_before_llama_cpp
+from harness import needed
 from harness.gateway_process import GatewayProcess
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def real_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
+    pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+    pytest.importorskip("gguf", reason=needed.PACKAGES)
     from harness.tiny_model import write_tiny_model
 
     model = tmp_path_factory.mktemp("clients") / "tiny.gguf"

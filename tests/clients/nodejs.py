@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness import needed
+
 DIRECTORY = Path(__file__).parent / "node"
 SECONDS = 50.0
 OWN = ("ANTHROPIC_", "CLAUDE", "CODEX_", "OPENAI_")
@@ -16,7 +18,7 @@ OWN = ("ANTHROPIC_", "CLAUDE", "CODEX_", "OPENAI_")
 
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not (DIRECTORY / "node_modules").is_dir(),
-    reason="Node.js or its packages are missing: make node-clients",
+    reason=needed.NODE,
 )
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("anthropic")
+from harness import needed
+
+pytest.importorskip("anthropic", reason=needed.PACKAGES)
 
 import anthropic
 

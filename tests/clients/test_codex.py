@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("xllamacpp")
-pytest.importorskip("gguf")
+from harness import needed
+
+pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+pytest.importorskip("gguf", reason=needed.PACKAGES)
 
 from clients.nodejs import DIRECTORY, needs_node, run_program
 from clients.stand import MODELS, gateway_before_llama_cpp

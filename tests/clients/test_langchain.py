@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("langchain_openai")
+from harness import needed
+
+pytest.importorskip("langchain_openai", reason=needed.PACKAGES)
 
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI

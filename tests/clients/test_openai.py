@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("anthropic")
+from harness import needed
+
+pytest.importorskip("anthropic", reason=needed.PACKAGES)
 
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("agents")
+from harness import needed
+
+pytest.importorskip("agents", reason=needed.PACKAGES)
 
 from agents import (
     Agent,

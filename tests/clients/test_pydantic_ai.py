@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-pytest.importorskip("pydantic_ai")
+from harness import needed
 
-pytest.importorskip("anthropic")
+pytest.importorskip("pydantic_ai", reason=needed.PACKAGES)
+
+pytest.importorskip("anthropic", reason=needed.PACKAGES)
 
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from harness import needed
 from harness.wire_stand import CHAT, COMPLETIONS, WireStand, wire_stand
 from recordings import APIS, CORPUS, listed, normal_form, recording
 from sluicegate.testing import body
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CORPUS is None, reason="SLUICEGATE_CORPUS names no recorded streams"),
+    pytest.mark.skipif(CORPUS is None, reason=needed.RECORDINGS),
 ]
 
 PROFILES = {

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from harness import needed
 from harness.docs_stand import Stands, run, variables
 from harness.markdown_blocks import (
     Block,
@@ -37,7 +38,7 @@ REST: Mapping[str, Any] = {
     "models": {"tiny": "local"},
 }
 
-needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason=needed.CURL)
 
 
 def each(*languages: str, run: bool | None = None) -> pytest.MarkDecorator:

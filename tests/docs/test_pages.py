@@ -4,7 +4,7 @@ import json
 import re
 
 from fakes.records import full_record
-from harness.markdown_blocks import ROOT
+from harness.tree import ROOT
 from sluicegate.catalogue import CATALOGUE
 from sluicegate.gateway.endpoints import RELAYED
 from sluicegate.telemetry import Metrics, RequestRecord

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-pytest.importorskip("sluicegate._core", exc_type=ImportError)
+from harness import needed
+
+pytest.importorskip("sluicegate._core", reason=needed.PACKAGES, exc_type=ImportError)
 
 
 def test_the_demo_shows_one_reply_with_its_cost_and_succeeds() -> None:

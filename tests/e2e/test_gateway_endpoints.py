@@ -9,6 +9,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from harness import needed
 from harness.gateway_process import GatewayProcess, Line
 from harness.shared_gateway import shared_gateway
 from sluicegate.testing import Fault, Script, ScriptedUpstream, UsageScript
@@ -277,7 +278,7 @@ async def test_the_small_endpoints(stand: Stand) -> None:
 
 
 async def test_openais_own_client_is_content(stand: Stand) -> None:
-    openai = pytest.importorskip("openai")
+    openai = pytest.importorskip("openai", reason=needed.PACKAGES)
     async with openai.AsyncOpenAI(base_url=stand.gateway.api_url, api_key="none", max_retries=0) as client:
         assert [model.id async for model in await client.models.list()] == MODELS
         reply = await client.chat.completions.create(**CHAT)

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import trustme
 
+from harness import needed
 from harness.gateway_process import GatewayProcess, StartGateway, spawn
 from sluicegate.testing import Script, ScriptedUpstream
 
@@ -218,7 +219,7 @@ async def test_a_stream_ends_whole_before_the_gateway_does(
     """Told with a GOAWAY and a PING, which the `h2` package takes for an error: another client."""
     curl = shutil.which("curl")
     if curl is None or b"HTTP2" not in await output(curl, "--version"):
-        pytest.skip("no curl that speaks HTTP/2")
+        needed.lacking(needed.CURL)
     running = await gateway({**config, "server": {"http": "auto"}})
     upstream.script = Script(tokens=40, pace=0.05)
     options = ("-sSN", "--http2-prior-knowledge", "--max-time", "30", "--json", json.dumps(STREAM))

@@ -13,8 +13,10 @@ import openai
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("xllamacpp")
-pytest.importorskip("gguf")
+from harness import needed
+
+pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+pytest.importorskip("gguf", reason=needed.PACKAGES)
 
 from harness.gateway_process import GatewayProcess, Line
 from harness.llama_cpp import CONTEXT, NAME, LlamaCppProcess

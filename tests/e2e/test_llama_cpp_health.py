@@ -9,8 +9,10 @@ from typing import Any
 import openai
 import pytest
 
-pytest.importorskip("xllamacpp")
-pytest.importorskip("gguf")
+from harness import needed
+
+pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+pytest.importorskip("gguf", reason=needed.PACKAGES)
 
 from fakes.exposition import Samples
 from harness.gateway_process import StartGateway, StartUpstream

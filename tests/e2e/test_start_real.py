@@ -7,8 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytest.importorskip("xllamacpp")
-pytest.importorskip("gguf")
+from harness import needed
+
+pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+pytest.importorskip("gguf", reason=needed.PACKAGES)
 
 from harness.gateway_process import GatewayProcess, spawn
 from harness.llama_cpp import NAME, LlamaCppProcess

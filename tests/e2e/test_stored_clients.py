@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from openai.types.responses import Response
 
+from harness import needed
 from harness.gateway_process import GatewayProcess
 from harness.llama_cpp import NAME, LlamaCppProcess
 from harness.shared_gateway import second_gateway, shared_gateway
@@ -282,8 +283,8 @@ async def test_a_store_that_cannot_be_written_leaves_live_replies_alone(tmp_path
 
 @pytest.mark.real
 async def test_llama_cpp_in_the_background(tmp_path_factory: pytest.TempPathFactory) -> None:
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
+    pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
+    pytest.importorskip("gguf", reason=needed.PACKAGES)
     from harness.tiny_model import write_tiny_model
 
     directory = tmp_path_factory.mktemp("llama")

@@ -16,6 +16,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from harness import needed
+
 _START_SECONDS = 30
 
 
@@ -65,7 +67,7 @@ def killable() -> Iterator[OwnServer]:
     """A server that a test may kill and start again. Skips where the programs are not installed."""
     programs = _programs()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed, or only named by SLUICEGATE_TEST_POSTGRES")
+        needed.lacking(needed.POSTGRESQL)
     user = _user()
     # Not below pytest's own directory, which only its owner may enter; and a socket's path must be short.
     directory = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
 import redis
+
+from harness import needed
 
 START_SECONDS = 30.0
 
@@ -89,7 +90,7 @@ def redis_server(directory: Path, *arguments: str) -> Iterator[RedisServer]:
     """A running server, which is given these arguments, too. Skips where the program is not installed."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
-        pytest.skip("neither redis-server nor valkey-server is installed")
+        needed.lacking(needed.REDIS)
     server = RedisServer(program, directory, arguments)
     try:
         server.start()

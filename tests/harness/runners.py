@@ -35,6 +35,10 @@ class PytestRunner:
         self._seed = seed
         self._outcomes = outcomes
         self._arguments = list(arguments)
+        self.missing: dict[str, list[str]] = {}
+        """What was missing, with the tests that were skipped for it."""
+        self.slowest: dict[str, float] = {}
+        """Seconds of the tests that took longest."""
 
     def run_all(self) -> tuple[dict[str, Attempt], list[str]]:
         status, lines = self._run(self._arguments, STAGE_SECONDS)
@@ -43,6 +47,11 @@ class PytestRunner:
             for line in lines
             if "test" in line
         }
+        for line in lines:
+            if "skipped" in line:
+                self.missing.setdefault(line["missing"], []).append(line["skipped"])
+            elif "slow" in line:
+                self.slowest[line["slow"]] = float(line["seconds"])
         missed = [line["not_collected"] for line in lines if "not_collected" in line]
         broken = [f"could not be collected: {file}" for file in missed]
         if not broken and status not in ((1,) if failed else (0,)):
@@ -71,6 +80,8 @@ class RustRunner:
     def __init__(self, root: Path, seed: int) -> None:
         self._root = root
         self._environ = {"PROPTEST_RNG_SEED": str(seed), "CARGO_TERM_COLOR": "never"}
+        self.missing: dict[str, list[str]] = {}
+        self.slowest: dict[str, float] = {}
         self._binaries: dict[str, tuple[list[str], Path]] = {}
 
     def run_all(self) -> tuple[dict[str, Attempt], list[str]]:
@@ -91,7 +102,9 @@ class RustRunner:
         )
         failed: dict[str, Attempt] = {}
         for name in self._binaries:
+            began = time.monotonic()
             failed |= self._run_binary(name)
+            self.slowest[name] = round(time.monotonic() - began, 1)
         return failed, []
 
     def run_one(self, test: str) -> Attempt:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import needed
 from harness.tree import ROOT, tracked
 
 SOURCES = ("python", "rust", "tests", "benches")
@@ -78,7 +79,7 @@ def test_the_version_is_written_in_one_place() -> None:
 
 
 def test_the_package_reports_that_version() -> None:
-    core = pytest.importorskip("sluicegate._core", exc_type=ImportError)
+    core = pytest.importorskip("sluicegate._core", reason=needed.PACKAGES, exc_type=ImportError)
     assert core.__version__ == workspace_version()
 
 

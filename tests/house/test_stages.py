@@ -30,5 +30,16 @@ def test_every_folder_of_tests_is_run(folder: str) -> None:
 def test_what_runs_alone_is_run() -> None:
     marked = [path for path in FILES if MARK in path.read_text()]
     assert marked
-    folders = {path.relative_to(ROOT).parts[1] for path in marked}
-    assert folders <= set(re.findall(r"tests/(\w+)", recipes()["test-alone"].replace("tests/rerun", "")))
+    assert {str(path.relative_to(ROOT)) for path in marked} == set(
+        re.findall(r"tests/\w+/test_\w+\.py", recipes()["test-alone"])
+    )
+
+
+def test_what_is_skipped_for_want_of_a_package_says_how_to_install_it() -> None:
+    calls = [
+        f"{path.name}: {call}"
+        for path in FILES
+        for call in re.findall(r"^[^\"\n]*importorskip\(.*", path.read_text(), re.MULTILINE)
+    ]
+    assert calls
+    assert [call for call in calls if "reason=needed." not in call] == []

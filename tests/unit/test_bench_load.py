@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from harness import needed
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.load import picture
@@ -407,7 +409,7 @@ def test_scenarios_hold_their_streams_open_past_the_window() -> None:
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason=needed.PACKAGES)
     from benches.load.plot import draw
 
     results = Results([_measurement("nginx", 0, 1.0), _measurement("x", 0, 2.0)])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness import needed
 from recordings import APIS, CORPUS, listed, normal_form, recording
 from sluicegate import SSEDecoder, SSESplitter, Usage, UsageMeter, fold_chat
 from sluicegate._core import Pipeline
@@ -13,7 +14,7 @@ from stream_corpus import BOM, reads
 SIZES = pytest.mark.parametrize("size", [1, 100, 16_384])
 
 
-pytestmark = pytest.mark.skipif(CORPUS is None, reason="SLUICEGATE_CORPUS names no recorded streams")
+pytestmark = pytest.mark.skipif(CORPUS is None, reason=needed.RECORDINGS)
 STREAMS = pytest.mark.parametrize(
     "entry", listed("manifest.jsonl") or [{"file": "none"}], ids=lambda entry: entry["file"]
 )

@@ -4,8 +4,10 @@ from datetime import date
 
 import pytest
 
-pytest.importorskip("gguf")
-pytest.importorskip("safetensors")
+from harness import needed
+
+pytest.importorskip("gguf", reason=needed.PACKAGES)
+pytest.importorskip("safetensors", reason=needed.PACKAGES)
 
 from real.page import Row, page
 from real.servers import SERVERS

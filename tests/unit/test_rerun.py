@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import sys
 from collections.abc import Mapping
 from datetime import date
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rerun
+from harness import needed
 from harness.heartbeat import Heartbeat
 from harness.quarantine import Quarantine, QuarantineFault
 from harness.runners import Attempt, PytestRunner, binaries, failed_tests
@@ -23,6 +25,8 @@ class Played:
     """A stage whose tests have these outcomes, in order."""
 
     def __init__(self, outcomes: Mapping[str, str], broken: tuple[str, ...] = ()) -> None:
+        self.missing: dict[str, list[str]] = {}
+        self.slowest: dict[str, float] = {}
         self._left = {test: list(each) for test, each in outcomes.items()}
         self._broken = broken
 
@@ -164,6 +168,27 @@ def pytest_stage(folder: Path, text: str) -> PytestRunner:
         f"[pytest]\naddopts = {plugins}\npythonpath = {rerun.ROOT / 'tests'}\n"
     )
     return PytestRunner(folder, 7, folder / "outcomes.jsonl", ["-q", "-p", "no:cacheprovider", "."])
+
+
+def test_the_end_says_what_was_missing_and_what_took_long(
+    tmp_path: Path, turn: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = f"import pytest\n\n@pytest.mark.skip(reason={needed.REDIS!r})\n"
+    other = "def test_not_for_this_database():\n    pytest.skip('it has one writer at a time')\n"
+    runner = pytest_stage(tmp_path, f"{absent}def test_counters():\n    pass\n\n{other}")
+    report = Report(tmp_path / "report")
+    report.begin()
+    assert "6.5 minutes on two quiet cores" in capsys.readouterr().out
+    report.add(*run_stage("stage", runner, 7, turn))
+    report.end()
+    assert rerun.end(report) == 0
+    said = capsys.readouterr().out
+    assert "Redis or Valkey (1 skipped, test_it.py::test_counters first)" in said
+    assert "To install it: apt-get install redis-server" in said
+    assert "one writer" not in said
+    assert "s   test_it.py::test_counters\n" in said
+    report.begin()
+    assert re.search(r"the last run here took \d+\.\d minutes", capsys.readouterr().out)
 
 
 @pytest.mark.timeout(180)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness import needed
 from harness.responses_stream import Streamed, check
 from harness.strict_openai import missing_members, validate
 from sluicegate import ChatToResponses, DocumentTooLarge, InvalidJSON, InvalidRequest, ParseError
@@ -146,7 +147,7 @@ def recorded() -> list[dict[str, Any]]:
     return [entry for entry in entries if entry["api"] in ("chat.completions", "completions")]
 
 
-@pytest.mark.skipif(RECORDED is None, reason="SLUICEGATE_CORPUS names no recorded streams")
+@pytest.mark.skipif(RECORDED is None, reason=needed.RECORDINGS)
 @pytest.mark.parametrize("entry", recorded() or [{"file": "none"}], ids=lambda entry: entry["file"])
 def test_a_recorded_stream_becomes_valid_events(entry: dict[str, Any]) -> None:
     stream = (Path(RECORDED or "") / entry["file"]).read_bytes()

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import needed
+
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.11", "3.12", "3.13")
+BETWEEN = VERSIONS[1:-1]
 BUILD_SECONDS = 900
 INSTALL_SECONDS = 300
 
@@ -56,7 +59,7 @@ def interpreter(version: str) -> Path:
     for candidate in interpreters(version):
         if subprocess.run([candidate, "-c", check], capture_output=True, timeout=30).returncode == 0:
             return candidate
-    pytest.skip(f"this machine has no CPython {version}")
+    pytest.skip(f"{needed.MISSING}CPython {version}: uv python install {version}, or pyenv install {version}")
 
 
 def test_there_is_one_wheel_for_every_supported_cpython(distributions: Path) -> None:
@@ -95,7 +98,13 @@ def test_the_sdist_holds_what_a_build_needs(distributions: Path, tmp_path: Path)
     assert set(zipfile.ZipFile(built).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(version, marks=pytest.mark.nightly) if version in BETWEEN else version
+        for version in VERSIONS
+    ],
+)
 def test_the_installed_gateway_answers(version: str, distributions: Path, tmp_path: Path) -> None:
     binaries = tmp_path / "venv" / "bin"
     run(interpreter(version), "-m", "venv", "--without-pip", tmp_path / "venv", timeout=INSTALL_SECONDS)
