@@ -1,7 +1,8 @@
 # run     the demo: gateway + scripted upstream + one streamed reply with usage and cost; needs no development tools (WHEEL=dist/*.whl needs no Rust)
 # setup   a .venv with the wheel and the development tools
-# test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-soak test-real test-clients test-wheel test-docs
+# test    everything that must pass; its stages: test-rust test-unit test-contract test-e2e test-soak test-clients test-wheel test-docs
 #         test-alone
+# nightly what takes longer than that: every test at full size, the long soaks, a hundred kills, fuzzing
 # node-clients   the clients for Node.js that some tests run; without them these tests are skipped
 # soak    ten minutes of 500 streams with faults: nothing lost, doubled or kept; HOSTILE=1: of honest ones among hostile
 # hostile each hostile client and upstream among honest streams, as a table (some five minutes); writes docs/hostile.md
@@ -30,6 +31,11 @@ DIST = $(if $(filter wheel,$(MAKECMDGOALS)),dist,$(TARGET)/dist-$(PROFILE))
 OLD_GLIBC = $(if $(filter wheel,$(MAKECMDGOALS)),--zig --compatibility manylinux_2_28)
 RUST_SOURCES = $(shell find rust -path rust/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 SOURCES = $(RUST_SOURCES) $(shell find python -name '*.py' -o -name '*.pyi') pyproject.toml README.md LICENSE
+# What pyproject.toml says is needed: to build, and to run.
+required = $(shell $(PYTHON) -c 'import shlex, tomllib; \
+    print(shlex.join(tomllib.load(open("pyproject.toml", "rb"))$(1)))' 2>/dev/null)
+BUILD_REQUIRES = $(call required,["build-system"]["requires"])
+RUN_REQUIRES = $(call required,["project"]["dependencies"])
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
@@ -64,14 +70,15 @@ $(VENV)/.installed-$(PROFILE): $(DIST)/.built $(VENV)/.tools
 
 setup: $(VENV)/.installed-$(PROFILE)
 
-# Tests wait more than they compute: each stage has more processes than there are cores, and stages run side by side,
-# the longest first. What one of them prints comes when it has ended.
-WORKERS ?= 4
+# Stages run side by side, the longest first; what one of them prints comes when it has ended. Each process of a stage
+# has to read all of its tests: only those that mostly wait have more processes than there are cores.
+WORKERS ?= 2
 AT_ONCE ?= 3
+test-e2e: WORKERS = 4
 RERUN = tests/rerun.py
 # Where a file of tests has a gateway for all its tests, one process runs all of them.
-TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone'
-STAGES = test-contract test-rust test-e2e test-unit test-soak test-clients test-docs test-wheel test-real test-alone
+TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone$(if $(NIGHTLY),, and not nightly)'
+STAGES = test-e2e test-contract test-rust test-unit test-clients test-soak test-docs test-wheel test-alone
 .PHONY: test $(STAGES)
 
 test: setup
@@ -90,16 +97,13 @@ test-contract: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/contract tests/matrix
 
 test-e2e: setup
-	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'not alone and not real' tests/e2e
+	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/e2e
 
 test-alone: setup
-	@$(BIN)/python $(RERUN) --alone $@ pytest -m alone tests/e2e
+	@$(BIN)/python $(RERUN) --alone $@ pytest -m alone tests/e2e/test_front_gil.py tests/e2e/test_front_large.py
 
 test-soak: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/soak tests/hostile
-
-test-real: setup
-	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) -m 'real and not alone' tests/e2e
 
 test-clients: setup
 	@$(BIN)/python $(RERUN) $@ pytest $(TOGETHER) tests/clients
@@ -128,6 +132,15 @@ $(REAL:%=real-%): real-%: setup
 
 crash: setup
 	SLUICEGATE_LEDGER_CRASHES=100 $(BIN)/python -m pytest -q tests/e2e/test_ledger_crashes.py
+
+# Strict: a test that needed a second try must be in quarantine.
+.PHONY: nightly
+nightly:
+	$(MAKE) test NIGHTLY=1 STRICT=1
+	$(MAKE) crash
+	$(MAKE) soak
+	$(MAKE) soak HOSTILE=1
+	$(MAKE) fuzz SECONDS_EACH=600
 
 node-clients:
 	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error
@@ -164,12 +177,24 @@ bench-load: setup
 	$(BIN)/python -m benches.load --install
 	$(BIN)/python -m benches.load
 
-# An environment of its own, with what the gateway needs to run and nothing else.
+# An environment of its own, with what the gateway needs to run, and maturin where there is something to build. What it
+# needs is installed while the compiler works.
+RUN_PIP = $(RUN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+RUN_DIST = $(TARGET)/dist-run
 $(RUN_VENV)/.built: $(if $(WHEEL),$(wildcard $(WHEEL)),$(SOURCES))
 	$(NEEDS_PYTHON)
 	@test -e $(RUN_VENV)/bin/pip || $(PYTHON) -m venv $(RUN_VENV)
-	$(RUN_VENV)/bin/pip install --quiet --disable-pip-version-check \
-	    $(if $(WHEEL),--force-reinstall $(wildcard $(WHEEL)),. -C maturin.build-args="--profile $(PROFILE) --locked")
+ifdef WHEEL
+	$(RUN_PIP) --force-reinstall $(wildcard $(WHEEL))
+else
+	@echo 'Compiling the extension and the Rust libraries that it needs: about a minute on two cores.'
+	@$(RUN_PIP) $(BUILD_REQUIRES)
+	@rm -rf $(RUN_DIST)
+	@$(RUN_PIP) $(RUN_REQUIRES) & libraries=$$!; \
+	    PATH=$(abspath $(RUN_VENV))/bin:$$PATH VIRTUAL_ENV=$(abspath $(RUN_VENV)) \
+	    maturin build --profile $(PROFILE) --locked --out $(RUN_DIST) && wait $$libraries
+	@$(RUN_PIP) --force-reinstall --no-deps $(RUN_DIST)/*.whl
+endif
 	@touch $@
 
 run: $(RUN_VENV)/.built

@@ -32,8 +32,8 @@ SETTLE_SECONDS = 30.0
     ("path", "api"),
     [
         pytest.param("/v1/chat/completions", "chat", id="chat-forwarded"),
-        pytest.param("/v1/chat/completions", "responses", id="chat-translated"),
-        pytest.param("/v1/responses", "responses", id="responses-forwarded"),
+        pytest.param("/v1/chat/completions", "responses", id="chat-translated", marks=pytest.mark.nightly),
+        pytest.param("/v1/responses", "responses", id="responses-forwarded", marks=pytest.mark.nightly),
         pytest.param("/v1/responses", "chat", id="responses-translated"),
     ],
 )

@@ -121,7 +121,7 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-@pytest.mark.parametrize("model", ["chat", "responses"])
+@pytest.mark.parametrize("model", ["chat", pytest.param("responses", marks=pytest.mark.nightly)])
 async def test_a_disk_that_is_full_for_a_moment_loses_nothing(disk: Path, tmp_path: Path, model: str) -> None:
     async with ScriptedUpstream() as upstream:
         upstream.script = Script(tokens=60, pace=0.05)
@@ -145,12 +145,12 @@ async def test_a_disk_that_is_full_for_a_moment_loses_nothing(disk: Path, tmp_pa
             assert (await ended(client, again.id)).status == "completed"
 
 
-@pytest.mark.parametrize("model", ["chat", "responses"])
+@pytest.mark.parametrize("model", ["chat", pytest.param("responses", marks=pytest.mark.nightly)])
 async def test_a_disk_that_stays_full_ends_what_runs_as_failed(
     disk: Path, tmp_path: Path, model: str
 ) -> None:
     async with ScriptedUpstream() as upstream:
-        upstream.script = Script(tokens=100_000, pace=0.02)
+        upstream.script = Script(tokens=10_000, pace=0.02)
         config = configured(upstream.base_url, disk / "responses.db")
         async with serving(config, tmp_path) as (_, client):
             id = await begun(client, model)
