@@ -143,7 +143,9 @@ class Arrived:
         self.user = None
         self.affinity: int | None = None
         self.input_tokens_estimate = 7 if exchange.endpoint == "count_tokens" else None
-        self.headers: dict[str, str] = {}
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.headers}
+        wanted = exchange.front.told_facts[-1]["headers"] if exchange.front.told_facts else []
+        self.headers = {name: given[name] for name in wanted if name in given}
         self.request: Any = None
         self.error: ParseError | None = None
         try:

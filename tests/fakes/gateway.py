@@ -18,7 +18,7 @@ CONFIG: dict[str, Any] = {
     "keys": [{"name": "team", "key": "sk-team"}, {"name": "other", "key": "sk-other"}],
     "upstreams": {
         "local": {"base_url": "http://127.0.0.1:1/v1"},
-        "spare": {"base_url": "http://127.0.0.1:2/v1", "forward_authorization": True},
+        "spare": {"base_url": "http://127.0.0.1:2/v1"},
     },
     "models": {
         "small": "local/m-small",

@@ -77,13 +77,13 @@ async def test_a_clients_own_credentials_that_fail_are_the_clients_to_hear_of(st
     error = b'{"error": {"message": "wrong key"}}'
 
     def script(exchange: FakeExchange) -> None:
-        exchange.failed(FakeFault("connect"))
         status, _, body = exchange.failed(FakeFault("status", "spare", status=401, body=error))
         assert (status, body) == (401, error)
         exchange.complete()
 
-    gateway = start_gateway(script)
-    await gateway.chat({"model": "org/large"})
+    upstreams = {"spare": {"base_url": "http://127.0.0.1:2/v1", "forward_authorization": True}}
+    gateway = start_gateway(script, upstreams=upstreams, models={"theirs": "spare/m"}, prices={})
+    await gateway.chat({"model": "theirs"})
     await gateway.lines()
 
 

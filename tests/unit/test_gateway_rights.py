@@ -23,8 +23,10 @@ from sluicegate._core import ENDPOINTS
 from sluicegate.admin.access import Identity, Tokens
 from sluicegate.admin.guard import Guard
 from sluicegate.config import load_data
+from sluicegate.errors import ConfigurationError
 from sluicegate.gateway.rights import RIGHTS, RUN
 from sluicegate.identity import KnownCaller, KnownKey, Snapshot, Terms
+from sluicegate.routing import ModelTable
 from sluicegate.telemetry import Log
 
 WAIT_SECONDS = 30.0
@@ -337,3 +339,133 @@ async def test_the_admin_api_takes_no_clients_key(text: str) -> None:
     for method, path in (("GET", "/v1/callers"), ("POST", "/v1/callers"), ("GET", "/metrics")):
         reply = await request(guard, method, path, headers={"authorization": f"Bearer {text}"})
         assert reply.status == 401
+
+
+# === whose credentials ===
+
+FORWARDING = {"theirs": {"base_url": "http://127.0.0.1:1/v1", "forward_authorization": True}}
+OURS = {"local": {"base_url": "http://127.0.0.1:2/v1"}}
+
+
+def test_a_models_routes_use_the_clients_credentials_or_the_gateways_and_never_both() -> None:
+    data: dict[str, Any] = {"upstreams": FORWARDING | OURS, "models": {"m": ["theirs", "local"]}}
+    with pytest.raises(ConfigurationError, match="whose credentials are used"):
+        load_data(data)
+    load_data(data | {"models": {"m": ["theirs/a", "theirs/b"], "n": ["local/a", "local/b"]}})
+
+
+def test_a_model_that_nobody_has_listed_yet_goes_to_one_kind_of_upstream() -> None:
+    upstreams = {name: {**told, "discover": True} for name, told in (FORWARDING | OURS).items()}
+    config = load_data({"upstreams": upstreams})
+    for order, kind in ((["theirs", "local"], False), (["local", "theirs"], True)):
+        found = ModelTable(config, unlisted=order).find("anything")
+        assert found is not None
+        assert {each.own_account for each in found.deployments} == {kind}
+
+
+async def test_work_does_not_run_where_its_model_has_come_to_take_the_clients_credentials(
+    start_gateway: Start, tmp_path: Path
+) -> None:
+    upstream = Upstream()
+    gateway = start_gateway(upstream, config=configured(tmp_path))
+    here = Stand(gateway, "removed from the file", tmp_path)
+    gateway.begin()
+    first, second = [await here.make(background=True) for _ in range(2)]
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not upstream.runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    changed = configured(tmp_path, upstreams=FORWARDING, models={"m": "theirs", "other": "theirs"})
+    here.app.reload(load_data(changed))
+    upstream.go_on.set()
+    assert (await _ended(here.app, first, "id:filed"))["status"] == "completed"
+    ended = await _ended(here.app, second, "id:filed")
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "unsupported_value")
+    assert upstream.runs == 1
+
+
+CREDENTIALS = [
+    {},
+    {"authorization": "Bearer one"},
+    {"authorization": "Bearer two"},
+    {"authorization": "Basic b25l"},
+    {"authorization": "Bearer one", "x-api-key": "three"},
+]
+
+
+async def test_stored_responses_belong_to_the_credentials_that_they_came_with(
+    start_gateway: Start, tmp_path: Path
+) -> None:
+    upstream = Upstream()
+    upstream.go_on.set()
+    changes = {"access": "open", "callers": [], "upstreams": FORWARDING | OURS}
+    config = configured(tmp_path, file_key=False, models={"m": "theirs", "n": "local"}, **changes)
+    here = Stand(start_gateway(upstream, config=config), "valid", tmp_path)
+    made: dict[int, list[str]] = {}
+    for number, headers in enumerate(CREDENTIALS):
+        live = await here.ask("POST", RESPONSES, headers, {"model": "m", "input": "x"})
+        queued = await here.ask("POST", RESPONSES, headers, {"model": "n", "input": "x", "background": True})
+        made[number] = [live.json()["id"], queued.json()["id"]]
+    for number, ids in made.items():
+        # Each looks for another one's, and for its own.
+        other = (number + 1) % len(CREDENTIALS)
+        for id in ids:
+            for who, status in ((number, 200), (other, 404)):
+                found = await here.ask("GET", f"{RESPONSES}/{id}", CREDENTIALS[who])
+                assert found.status == status, (number, who)
+        body = {"model": "n", "input": "x", "previous_response_id": ids[0]}
+        assert (await here.ask("POST", RESPONSES, CREDENTIALS[other], body)).status == 400
+        assert (await here.ask("POST", RESPONSES, CREDENTIALS[number], body)).status == 200
+
+
+async def test_an_item_of_another_caller_does_not_go_up(start_gateway: Start, tmp_path: Path) -> None:
+    keys = [{"name": name, "key": f"sk-{name}"} for name in ("one", "two")]
+    upstreams = {"local": {"base_url": "http://127.0.0.1:1/v1", "api": "responses"}}
+
+    def script(exchange: FakeExchange) -> None:
+        item = {"type": "message", "id": "msg_of_one", "role": "assistant", "content": []}
+        said = {"id": f"resp_{exchange.ticket}", "object": "response", "status": "completed", "model": "m"}
+        exchange.complete(json.dumps({**said, "output": [item]}).encode())
+
+    config = configured(tmp_path, file_key=False, callers=[], keys=keys, upstreams=upstreams)
+    here = Stand(start_gateway(script, config=config), "valid", tmp_path)
+
+    async def ask(name: str, **members: Any) -> Any:
+        headers = {"authorization": f"Bearer sk-{name}"}
+        return await here.ask("POST", RESPONSES, headers, {"model": "m", "input": "x", **members})
+
+    id = (await ask("one")).json()["id"]
+    for name, status in (("one", 200), ("two", 404)):
+        for item, expected in (("msg_of_one", status), ("msg_that_nobody_knows", 200)):
+            reference = [{"type": "item_reference", "id": item}]
+            assert (await ask(name, input=reference)).status == expected, (name, item)
+    assert (await ask("two", previous_response_id=id)).status == 400
+
+
+# === the client's own deadline ===
+
+
+async def test_the_clients_deadline_holds_in_the_background(start_gateway: Start, tmp_path: Path) -> None:
+    upstream = Upstream()
+    gateway = start_gateway(upstream, config=configured(tmp_path))
+    here = Stand(gateway, "removed from the file", tmp_path)
+    body = {"model": "m", "input": "x", "background": True}
+
+    def headers(seconds: str) -> dict[str, str]:
+        return {**here.headers, "x-sluicegate-timeout": seconds}
+
+    for wrong in ("abc", "0", "-1", "nan", "inf", "1e300", "2592001", "30s", "1_0", ""):
+        refused = await here.ask("POST", RESPONSES, headers(wrong), body)
+        assert (refused.status, _code(refused.body)) == (400, "malformed_request"), wrong
+    made = [await here.ask("POST", RESPONSES, headers(seconds), body) for seconds in ("900", "0.01")]
+    first, second = [reply.json()["id"] for reply in made]
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not upstream.runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    [run] = [exchange for exchange in gateway.front.exchanges if exchange.tag is not None]
+    [told] = [float(value) for name, value in run.headers if name == b"x-sluicegate-timeout"]
+    assert 0 < told <= 900
+    upstream.go_on.set()
+    assert (await _ended(here.app, first, "id:filed"))["status"] == "completed"
+    ended = await _ended(here.app, second, "id:filed")
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "client_timeout")
+    assert upstream.runs == 1

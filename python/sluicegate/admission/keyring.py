@@ -28,10 +28,11 @@ class Keyring:
     def __init__(self, config: "Config | _Configured", stored: Snapshot | None = NOTHING) -> None:
         """`stored`: None where the database could not be read so far."""
         self._configured = configured = config if isinstance(config, _Configured) else _Configured(config)
-        self._open = configured.is_open
+        self.is_open = configured.is_open
+        """No key is needed."""
         self.is_whole = stored is not None
         """False: keys may be good that are not known."""
-        self._stored = NOTHING if stored is None or self._open else stored
+        self._stored = NOTHING if stored is None or self.is_open else stored
         self._callers = configured.keys
         self._asked_for: _Keys = {}
         """Those of the database that were."""
@@ -49,7 +50,7 @@ class Keyring:
 
     def caller(self, digest: bytes | None) -> Caller | None:
         """The caller whose key has this SHA-256, or None; anyone, where no key is needed."""
-        if self._open:
+        if self.is_open:
             return ANYONE
         if digest is None:
             return None
@@ -65,7 +66,7 @@ class Keyring:
         A key of the database whose time is over, and that another one has replaced, is that one. Without an
         id (of what was asked for before ids were kept) it is the caller without any key.
         """
-        if self._open:
+        if self.is_open:
             # Limits of people count for anyone together.
             return Holder(Caller(None, owner, key_id=key_id or "") if _has_key(owner) else ANYONE)
         known = None if key_id is None else self._with_id(owner, key_id, now)
@@ -90,7 +91,7 @@ class Keyring:
         configured = self._configured
         for _, caller in self._callers.values():
             yield caller
-        if not self._open:
+        if not self.is_open:
             yield from (each for each in configured.callers.values() if each.owner not in configured.by_owner)
         for known in self._stored.callers.values():
             yield configured.caller(known)
@@ -117,7 +118,7 @@ class Keyring:
     @property
     def digests(self) -> bytes | None:
         """SHA-256 of all keys, one after the other; None where none is needed."""
-        if self._open:
+        if self.is_open:
             return None
         # In parts: another thread may have the interpreter between two of them.
         each = chain(self._callers, self._stored.digests)

@@ -31,6 +31,7 @@ def disagreements(config: "Config", named: Named) -> Iterator[PydanticCustomErro
     """Each of them, at its place."""
     yield from star_faults(config.models)
     yield from _unknown_upstreams(config, named.upstreams)
+    yield from _mixed_credentials(config)
     yield from caller_faults(config.callers, config.teams)
     yield from key_faults(config.keys, config.callers)
     yield from passthrough_faults(config.passthrough)
@@ -67,6 +68,22 @@ def _unknown_upstreams(config: "Config", upstreams: Collection[str]) -> Iterator
         unknown = unknown_upstream(name, upstreams, place)
         if unknown is not None:
             yield unknown
+
+
+def _mixed_credentials(config: "Config") -> Iterator[PydanticCustomError]:
+    """Models of which a fallback would change whose credentials are used."""
+    for name, model in config.models.items():
+        upstreams = [config.upstreams.get(route.upstream) for route in model.routes]
+        forwards = {upstream.forward_authorization for upstream in upstreams if upstream is not None}
+        if len(forwards) > 1:
+            yield fault(
+                "credentials",
+                "has routes that pass the client's credentials on and routes that do not: a fallback would "
+                "change whose credentials are used",
+                "give the upstreams with `forward_authorization` a model of their own",
+                at=("models", name, "routes"),
+                lacks=(),
+            )
 
 
 def _limits(config: "Config") -> Iterator[PydanticCustomError]:

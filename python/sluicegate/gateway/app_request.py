@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 
-from sluicegate.admission import Caller, key_digest
+from sluicegate.admission import ANYONE, Caller, key_digest
 from sluicegate.gateway import errors
 from sluicegate.gateway.asgi import (
     BodyTooLarge,
@@ -85,6 +85,12 @@ class AppRequest:
             raise Refused(errors.refused(caller))
         self.caller = caller
         return caller
+
+    @property
+    def owner(self) -> str:
+        """To whom the stored responses belong that it makes or reads, once it is authorized."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
+        return self.serving.admission.rights.owner(self.caller or ANYONE, headers)
 
     def asked_model(self, caller: Caller, name: str | None, *, runs_later: bool = False) -> Model:
         """The model of that name, which somebody must have listed. `runs_later`: without this client. Raises

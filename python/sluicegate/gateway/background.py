@@ -1,5 +1,7 @@
 """`POST /v1/responses` with `background`: a response is taken on, and run when its turn comes."""
 
+import re
+import time
 from collections.abc import Callable
 from time import perf_counter
 
@@ -14,7 +16,7 @@ from sluicegate.gateway.call import Run, TakenOn
 from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
 from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import Door
-from sluicegate.gateway.endpoints import RESPONSES_PATH
+from sluicegate.gateway.endpoints import RESPONSES_PATH, TIMEOUT_HEADER
 from sluicegate.gateway.errors import ErrorReply, Refused
 from sluicegate.gateway.recording import names_of, result_of
 from sluicegate.gateway.rights import RUN, Refusal
@@ -26,6 +28,11 @@ from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import RequestRecord
 
 _JSON = (b"content-type", b"application/json")
+
+_TIMEOUT = TIMEOUT_HEADER.encode()
+# As the front reads it, which sees live requests only.
+_SECONDS = re.compile(rb"\s*\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_LONGEST_SECONDS = 30 * 24 * 3600.0
 
 
 class Background:
@@ -54,8 +61,9 @@ class Background:
 
     async def _begin(self, asked: AppRequest, caller: Caller, request: ResponsesRequest) -> None:
         """Take the response on, and answer: with its object, or with its events as they come."""
-        state, serving, owner = self._state, asked.serving, caller.owner
+        state, serving, owner = self._state, asked.serving, asked.owner
         model = asked.asked_model(caller, request.model, runs_later=True)
+        seconds = _client_timeout(asked)
         if not request.store:
             raise Refused(stored_errors.background_needs_store())
         if not state.responses.enabled:
@@ -86,6 +94,7 @@ class Background:
                 shown_model=model.shown,
                 key_id=caller.key_id or None,
                 user_id=serving.admission.user(taken_on),
+                seconds=seconds,
             )
         except QueueFull:
             raise Refused(stored_errors.queue_full()) from None
@@ -129,6 +138,11 @@ class Background:
             text = await offload(request.size, request.as_run)
             run.request = await self._with_conversation(run, entry.owner, entry.model, text)
             headers = [_JSON, (b"x-request-id", entry.request_id.encode("latin-1", "replace"))]
+            if entry.deadline is not None:
+                seconds = entry.deadline - time.time()
+                if seconds <= 0:
+                    raise Refused(errors.client_timeout())
+                headers.append((_TIMEOUT, b"%.6f" % max(seconds, 0.001)))
             user_header = serving.admission.user_header
             if user_header is not None and entry.user_id is not None:
                 headers.append((user_header.encode(), entry.user_id.encode("latin-1", "replace")))
@@ -173,6 +187,17 @@ class Background:
             response_id=entry.id,
         )
         self._state.recorder.record(record)
+
+
+def _client_timeout(asked: AppRequest) -> float | None:
+    """How many seconds the client wants to wait for the end of its reply. Raises `Refused`."""
+    values = [value for name, value in asked.scope["headers"] if name.lower() == _TIMEOUT]
+    if not values:
+        return None
+    seconds = float(values[0]) if _SECONDS.fullmatch(values[0]) else 0.0
+    if len(values) > 1 or not 0 < seconds <= _LONGEST_SECONDS:
+        raise Refused(errors.bad_timeout())
+    return seconds
 
 
 def _taken_on(answer: Lease | Refusal | None) -> Refusal | None:

@@ -66,8 +66,24 @@ class Call:
     """Everything that is known of a request by now."""
 
     __slots__ = (
-        "anthropic", "arrived", "body", "caller", "code", "cost", "counts", "lease", "model",
-        "plan", "priced_usage", "route", "row", "run", "serving", "streams", "tried",
+        "anthropic",
+        "arrived",
+        "body",
+        "caller",
+        "code",
+        "cost",
+        "counts",
+        "lease",
+        "model",
+        "owner",
+        "plan",
+        "priced_usage",
+        "route",
+        "row",
+        "run",
+        "serving",
+        "streams",
+        "tried",
     )  # fmt: skip
 
     def __init__(self, arrived: Arrived, serving: Serving, run: Run | None) -> None:
@@ -83,6 +99,8 @@ class Call:
         """As the configuration was when the request came: another one may hold before it ends."""
         self.run = run
         self.caller: Caller | None = None
+        self.owner = ""
+        """To whom the stored responses belong that it makes or continues."""
         self.model: Model | None = None
         self.plan: Plan | None = None
         self.route: Route | None = None

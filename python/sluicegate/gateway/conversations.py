@@ -72,10 +72,12 @@ class Conversations:
             raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
         limit = serving.config.server.max_body_bytes
         found = await self._items(owner, ids)
-        if not _speaks_responses(serving, model):
-            for id in ids:
-                if id not in found:
-                    raise Refused(stored_errors.item_not_found(id))
+        missing = [id for id in ids if id not in found]
+        if missing and _speaks_responses(serving, model):
+            # An upstream knows all callers by one account, and would not tell their items apart.
+            missing = await self._of_others(owner, missing)
+        if missing:
+            raise Refused(stored_errors.item_not_found(missing[0]))
         size = sum(map(len, found.values()))
         if size > limit:
             raise Refused(errors.body_too_large(limit))
@@ -94,6 +96,16 @@ class Conversations:
             raise Refused(stored_errors.references_too_large()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
+
+    async def _of_others(self, owner: str, ids: list[str]) -> list[str]:
+        """Those of these items that somebody else has; one is enough."""
+        if not self._state.responses.enabled:
+            return []
+        try:
+            found = await self._state.responses.any_item_of_another(ids, owner)
+        except StoreUnavailable:
+            raise Refused(stored_errors.store_unavailable()) from None
+        return [] if found is None else [found]
 
 
 async def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:

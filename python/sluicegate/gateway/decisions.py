@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, PriceAsked, ResponsesRequest
-from sluicegate.admission import Later
+from sluicegate.admission import ANYONE, Later
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, open_entry
 from sluicegate.gateway.admission import Work, told
@@ -240,6 +240,7 @@ class Decider:
 
     def _respond(self, call: Call, event: Arrived) -> None:
         request = event.request
+        call.owner = call.serving.admission.rights.owner(call.caller or ANYONE, event.headers)
         if not isinstance(request, ResponsesRequest):
             self._begin(call, None)
         elif request.unstorable is not None and self._is_stored(request):

@@ -257,6 +257,22 @@ def metrics_not_public() -> ErrorReply:
     )
 
 
+def bad_timeout() -> ErrorReply:
+    """As the front words it."""
+    return error_reply(
+        400,
+        "The request's X-Sluicegate-Timeout header is no number of seconds, above 0 and up to 30 days.",
+        code="malformed_request",
+    )
+
+
+def client_timeout() -> ErrorReply:
+    """The time that the client has set is over."""
+    message = "The reply was not complete within the time that the client has set (x-sluicegate-timeout)."
+    # Nobody waits for what an SDK would ask for by itself.
+    return error_reply(504, message, code="client_timeout", headers=(_NO_RETRY,))
+
+
 def shutting_down() -> ErrorReply:
     return error_reply(
         503,
@@ -337,7 +353,6 @@ def from_fault(fault: Fault, *, clients_credentials: bool = False) -> ErrorReply
         if fault.kind == "untranslatable":
             return error_reply(status, _sentence(fault.message), code=fault.kind, param=fault.param)
         if fault.kind == "client_timeout":
-            # Nobody waits for what an SDK would ask for by itself.
             return error_reply(status, _sentence(fault.message), code=fault.kind, headers=(_NO_RETRY,))
         type_ = "server_error" if fault.kind in ("shutdown", "internal") else "upstream_error"
         return error_reply(status, _sentence(fault.message), type=type_, code=fault.kind)

@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 
 from sluicegate._core import Ended, ResponsesRequest
-from sluicegate.admission import ANYONE
 from sluicegate.gateway.call import Call
 from sluicegate.gateway.conversations import Conversations
 from sluicegate.gateway.decisions import Answer, Decider
@@ -52,9 +51,9 @@ class LoopSide:
     async def _continue(self, call: Call, ticket: int, request: ResponsesRequest) -> None:
         answer: Answer | None = None
         try:
-            caller, model = call.caller or ANYONE, call.model
+            model = call.model
             if model is not None:
-                answer = await self._conversations.continued(call.serving, caller.owner, model, request)
+                answer = await self._conversations.continued(call.serving, call.owner, model, request)
         except Refused as refused:
             answer = refused.reply
         except Exception as error:
@@ -74,7 +73,7 @@ class LoopSide:
         if body is None or call.model is None:
             return
         self._state.responses.store_live_reply(
-            owner=(call.caller or ANYONE).owner,
+            owner=call.owner,
             model=call.model.name,
             request_id=ended.request_id,
             request=body,

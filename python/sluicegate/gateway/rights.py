@@ -4,6 +4,7 @@ The front, the application, the runs of background responses and any other ASGI 
 forwarded and for what is done to stored responses. (The admin API has tokens of its own: `admin.access`.)
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ UNKNOWN_KEY = Refusal("unknown_key")
 KEYS_UNAVAILABLE = Refusal("keys_unavailable")
 MISSING_MODEL = Refusal("missing_model")
 
+CREDENTIALS = ("authorization", "x-api-key")
+"""The headers that `forward_authorization` passes on."""
+
 RUN = "run_response"
 """The gateway runs what was taken on in the background: it has no request of a client's own."""
 
@@ -56,7 +60,7 @@ operator's own is its own right."""
 class Rights:
     """What one configuration, with the keys of the database, says of them. Any thread."""
 
-    __slots__ = ("_keys", "_models", "_wall")
+    __slots__ = ("_keys", "_models", "_owners_by_credentials", "_wall")
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Rights:
         self._keys = keys
         self._models = models
         self._wall = wall
+        self._owners_by_credentials = keys.is_open and models.passes_credentials
 
     @property
     def unknown_key(self) -> Refusal:
@@ -116,6 +121,25 @@ class Rights:
         if isinstance(model, Model) and not model.own_account:
             return Refusal("needs_credentials", model.name)
         return model
+
+    @property
+    def tells_credentials_apart(self) -> bool:
+        """Whether stored responses belong to the credentials that a client sends: where no key is needed, and
+        an upstream gets the clients' own."""
+        return self._owners_by_credentials
+
+    def owner(self, caller: Caller, headers: Mapping[str, str]) -> str:
+        """To whom the stored responses belong that `caller` makes, reads, and continues, with these headers:
+        those of `CREDENTIALS` are needed where `tells_credentials_apart`.
+        """
+        if caller.owner or not self._owners_by_credentials:
+            return caller.owner
+        sent = [headers.get(name) for name in CREDENTIALS]
+        if not any(sent):
+            return ""
+        # No header has a NUL in it.
+        text = b"owner of responses" + b"\0".join((each or "").encode("latin-1", "replace") for each in sent)
+        return f"credentials:{hashlib.sha256(text).hexdigest()[:32]}"
 
     def upstream(self, caller: Caller, name: str, endpoint: str) -> Model | Refusal | None:
         """What stands for the upstream `name`, to which `endpoint` leads whatever model is asked for; None

@@ -104,8 +104,8 @@ class _Call:
         self._act = act
 
     async def __call__(self, asked: AppRequest) -> None:
-        caller = asked.authorize()
-        reply = await self._reply(caller.owner, asked.scope["query_string"])
+        asked.authorize()
+        reply = await self._reply(asked.owner, asked.scope["query_string"])
         if isinstance(reply, bytes | Mapping):
             await asked.respond(
                 [_JSON],

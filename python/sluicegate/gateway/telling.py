@@ -2,9 +2,10 @@
 
 from sluicegate._core import Front
 from sluicegate.gateway import errors
+from sluicegate.gateway.endpoints import TIMEOUT_HEADER
 from sluicegate.gateway.errors import ErrorReply
 from sluicegate.gateway.forms import in_form
-from sluicegate.gateway.rights import MISSING_KEY
+from sluicegate.gateway.rights import CREDENTIALS, MISSING_KEY
 from sluicegate.gateway.state import Serving
 
 _Whole = tuple[int, list[tuple[bytes, bytes]], bytes]
@@ -18,9 +19,12 @@ def tell_engines(front: Front, serving: Serving) -> None:
     front.passthrough(
         [(path.name, path.path, path.taken, path.model, path.upstream) for path in config.passthrough]
     )
-    shown = {*config.shown_headers}
+    # The application sees of a request's head what is named here; background responses are taken on there.
+    shown = {*config.shown_headers, TIMEOUT_HEADER}
     if limiter.user_header is not None:
         shown.add(limiter.user_header)
+    if serving.admission.rights.tells_credentials_apart:
+        shown.update(CREDENTIALS)
     front.facts(
         headers=sorted(shown),
         affinity=config.wants_affinity,

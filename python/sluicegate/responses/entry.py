@@ -36,6 +36,8 @@ class Entry:
     """Of the key that it was asked for with; None for those of before this was kept."""
     user_id: str | None
     """Who of the people behind the caller asked for it, where a header tells them apart."""
+    deadline: float | None
+    """When its client does not want it any more; None: the client has not said."""
 
     @property
     def ended(self) -> bool:

@@ -28,6 +28,7 @@ ENTRY: tuple[Column[Any], ...] = (
     responses.c.cancelling,
     responses.c.key_id,
     responses.c.user_id,
+    responses.c.deadline,
 )
 
 # Turns of a conversation. A chain that is longer was not made by people.
@@ -171,6 +172,13 @@ class Repository:
             size = select(func.sum(_LENGTH)).where(payloads.c.response_id.in_(set(found.values())))
             if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
                 raise TooLong
+        return found
+
+    async def any_item_of_another(self, item_ids: Collection[str], owner: str) -> str | None:
+        """One of these items that another owner has, if any."""
+        query = select(items.c.item_id).where(items.c.item_id.in_(item_ids), items.c.owner != owner).limit(1)
+        async with self._database.read("read") as connection:
+            found: str | None = await connection.scalar(query)
         return found
 
     async def backlog(self) -> Backlog:

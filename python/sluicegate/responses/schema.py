@@ -56,6 +56,7 @@ responses = Table(
     # Who asked for it, beside its owner.
     Column("key_id", Text),
     Column("user_id", Text),
+    Column("deadline", Double),
     Index("responses_waiting", "status", "owner", "queued_at"),
     Index("responses_held", "holder"),
     Index("responses_expiring", "expires_at"),
@@ -89,6 +90,7 @@ items = Table(
     Column("item_id", Text, primary_key=True),
     Column("response_id", Text, nullable=False),
     Index("response_items_of", "response_id"),
+    Index("response_items_named", "item_id"),
 )
 """Where to look an `item_reference` up."""
 
@@ -140,7 +142,20 @@ def _add_who_asked(connection: Connection, owners: Owners) -> None:
             connection.execute(text(f"ALTER TABLE responses ADD COLUMN {name} TEXT"))
 
 
-MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (_create, _name_owners_by_id, _add_who_asked)
+def _add_deadline(connection: Connection, owners: Owners) -> None:
+    there = {column["name"] for column in inspect(connection).get_columns("responses")}
+    if "deadline" not in there:
+        connection.execute(text("ALTER TABLE responses ADD COLUMN deadline DOUBLE PRECISION"))
+    for index in items.indexes:
+        index.create(connection, checkfirst=True)
+
+
+MIGRATIONS: Sequence[Callable[[Connection, Owners], None]] = (
+    _create,
+    _name_owners_by_id,
+    _add_who_asked,
+    _add_deadline,
+)
 
 
 def bring_up(connection: Connection, owners: Owners) -> None:

@@ -160,11 +160,12 @@ class ResponseStore:
         shown_model: str,
         key_id: str | None = None,
         user_id: str | None = None,
+        seconds: float | None = None,
     ) -> tuple[str, bytes]:
         """Take a background response on: its id and its object. Raises `QueueFull` and `StoreUnavailable`.
 
         `request` is what shall be run; `shown_model` is what replies call the model. `key_id` and `user_id`:
-        see `Entry`.
+        see `Entry`; `seconds`: how long the client wants to wait for its end.
         """
         # 128 random bits: an id cannot be guessed.
         id = f"resp_{secrets.token_hex(16)}"
@@ -178,6 +179,7 @@ class ResponseStore:
             "created_at": now,
             "key_id": key_id,
             "user_id": user_id,
+            "deadline": None if seconds is None else now + seconds,
         }
         made = partial(_begin, row, request, shown_model, self._config.max_queued)
         beginning = await offload(request.size, made)
@@ -218,6 +220,7 @@ class ResponseStore:
             "created_at": time.time(),
             "key_id": None,
             "user_id": None,
+            "deadline": None,
         }
         read = offload(size, _live_reply, row, request, reply, streamed)
         task = asyncio.get_running_loop().create_task(self._store_live_reply(request_id, read, size))
@@ -326,6 +329,15 @@ class ResponseStore:
                 turn = _turn(await self._repository.stored(id, owner))
                 found |= await offload(_size([turn]), find_items, turn, ids)
         return found
+
+    async def any_item_of_another(self, item_ids: Iterable[str], owner: str) -> str | None:
+        """One of these items that somebody else has; None where nobody is known to. Raises
+        `StoreUnavailable`.
+        """
+        wanted = set(filter(is_key, item_ids))
+        if not wanted or not self._database.exists:
+            return None
+        return await self._repository.any_item_of_another(wanted, owner)
 
     async def _soon(self, id: str, look: Callable[[], Awaitable[_T]]) -> _T:
         """What `look` finds, now or within a moment, or once all is kept that may be it."""

@@ -95,6 +95,11 @@ class ModelTable:
         listed theirs yet."""
         return self.get(name) or self._matching(name) or self._unlisted_model(name)
 
+    @property
+    def passes_credentials(self) -> bool:
+        """Whether an upstream gets the clients' own credentials."""
+        return any(config.forward_authorization for config, _ in self._upstreams.values())
+
     def upstream(self, name: str) -> Model | None:
         """What stands for the upstream of that name, which a path leads to whatever model is asked for."""
         return self._passed.get(name)
@@ -142,6 +147,8 @@ class ModelTable:
             for position, (of, upstream) in enumerate(self._unlisted)
             if name.startswith(_prefix(of)) and name != _prefix(of)
         ]
+        # As the configuration's models are: a fallback does not change whose credentials are used.
+        deployments = [each for each in deployments if each.own_account is deployments[0].own_account]
         if not deployments:
             return None
         return Model(name, Group(name, deployments, Ordered(), self.fleet, listed=False), listed=False)

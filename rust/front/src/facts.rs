@@ -1,9 +1,11 @@
 //! The optional facts of a request that policies see: only those that the configuration names are looked for.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::request::affinity;
 
-/// Bytes that a header's value may have to be shown, 1 KiB; a longer one is not.
+use crate::callers::X_API_KEY;
+
+/// Bytes that a header's value may have to be shown, 1 KiB; a longer one is not, unless it is a credential.
 const MAX_VALUE: usize = 1024;
 
 /// What is to be found out of each request.
@@ -35,7 +37,12 @@ pub struct Facts {
 impl Wanted {
     /// The facts of a request's head.
     pub(crate) fn of_head(&self, headers: &HeaderMap) -> Facts {
-        let value = |name: &HeaderName| headers.get(name).filter(|value| value.len() <= MAX_VALUE);
+        let value = |name: &HeaderName| {
+            // Credentials of any length are told apart.
+            let whole = *name == AUTHORIZATION || *name == X_API_KEY;
+            let value = headers.get(name);
+            value.filter(|value| whole || value.len() <= MAX_VALUE)
+        };
         let key = self.affinity_header.as_ref().and_then(value);
         let key = key.filter(|key| self.affinity && !key.is_empty());
         let shown = self.headers.iter();
@@ -85,6 +92,12 @@ mod tests {
         assert_eq!(facts.headers, [(TENANT, HeaderValue::from_static("a"))]);
         let facts = wanted.of_head(&head(&[(SESSION, &long[1..])]));
         assert_eq!(facts.headers.len(), 1);
+        let wanted = Wanted {
+            headers: vec![AUTHORIZATION, X_API_KEY],
+            ..Wanted::default()
+        };
+        let facts = wanted.of_head(&head(&[(AUTHORIZATION, &long), (X_API_KEY, &long)]));
+        assert_eq!(facts.headers.len(), 2);
     }
 
     #[test]
