@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sluicegate._core import Estimates
+from fakes.facts import Facts
+from sluicegate._core import Estimates, Lease
 from sluicegate.admission import Caller, Counters, Keyring, Limiter, key_digest
 from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import Admission
@@ -172,3 +173,37 @@ def test_names_are_not_guessed(name: str) -> None:
     assert refusal == Refusal("unknown_model", name)
     assert isinstance(refusal, Refusal)
     assert refused(refusal).status == 404
+
+
+def test_prices_and_limits_of_a_model_hold_before_its_upstream_has_listed_any() -> None:
+    upstreams = {"local": {"base_url": "http://127.0.0.1:1/v1", "discover": True}}
+    standard = {"cost": "1/day", "models": {"dear": {"requests": "1/day"}}}
+    config = load_data(
+        {
+            "upstreams": upstreams,
+            "prices": {"dear": {"input": "1", "cached_input": "1", "output": "5"}},
+            "limits": {"standard": standard},
+            "keys": [{"name": "a", "key": "sk-a", "limits": "standard"}],
+        },
+        {},
+    )
+    table = ModelTable(config, unlisted=["local"])
+    prices = Prices(policy_for(config), "none", Notices(Log(level="error")), named=config.prices)
+    keys = Keyring(config)
+    asked = Admission(keys, table, Limiter(config, Counters(UTC), Estimates()), prices)
+    [caller] = keys.callers
+    dear, other = table.find("dear"), table.find("other")
+    assert dear is not None
+    assert other is not None
+    facts: Any = Facts()
+    held = [asked.admit(caller, model, facts) for model in (dear, dear, other, other)]
+    assert [type(each) for each in held] == [Lease, Refusal, Lease, Lease]
+    first, _, unpriced, _ = held
+    assert isinstance(first, Lease)
+    assert isinstance(unpriced, Lease)
+    reserved = [
+        [lease.demand.of(limit) for limit in lease.limits if limit.resource == "cost"]
+        for lease in (first, unpriced)
+    ]
+    assert reserved[0][0] > 0
+    assert reserved[1] == [0]

@@ -189,6 +189,11 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
         for index, user in enumerate(users):
             for number, message, hint in unserved_models(user.models or (), config):
                 yield source.fault((section, index, "models", number), message, hint)
+    for section, limits in config.limits.items():
+        # An alias stands for its model there.
+        names = [model for model in limits.models if model not in config.aliases]
+        for number, message, hint in unserved_models(names, config):
+            yield source.fault(("limits", section, "models", names[number]), message, hint)
     if not source.ends_whole:
         yield source.fault(
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"

@@ -555,7 +555,7 @@ def _serving(
         complain=complain,
         fleet=fleet,
     )
-    prices = Prices(own_prices or policy_for(config), config.cost.style, notices, known.note)
+    prices = Prices(own_prices or policy_for(config), config.cost.style, notices, known.note, config.prices)
     admission = _admission(config, Keyring(config, stored), table, prices, counters, estimates)
     return Serving(config, admission, table, prices)
 

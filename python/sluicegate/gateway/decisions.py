@@ -383,6 +383,9 @@ class Decider:
         state.recorder.record(record)
         if not record.priced and record.model:
             state.notices.warn_once("unpriced", model=record.model, upstream_model=record.upstream_model)
+        elif not record.priced and call.model is not None and not call.model.upstream:
+            # A name that only its client knows is no word for the log.
+            state.notices.warn_once("unpriced", upstream=record.upstream)
         if record.status == 200 and not record.client_left:
             reply = event.kept
             if reply is not None or event.not_kept is not None:

@@ -1,11 +1,11 @@
 """What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from sluicegate import _core
 from sluicegate._core import Pricing, Route
-from sluicegate.config import CostStyle
+from sluicegate.config import CostStyle, wildcard_matches
 from sluicegate.gateway.notices import Notices
 from sluicegate.pricing import Cost, PricePolicy, Tariff, TariffPolicy, UsageLike, in_picodollars, members
 from sluicegate.routing import Model
@@ -31,7 +31,10 @@ class Likely:
 class Prices:
     """The prices of one configuration. For the thread that decides. Never raises."""
 
-    __slots__ = ("_made", "_none", "_note", "_notices", "_policy", "_style", "_tariffs", "_unknown")
+    __slots__ = (
+        "_made", "_named", "_none", "_note", "_notices", "_patterns", "_policy", "_style", "_tariffs",
+        "_unknown",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,11 +42,17 @@ class Prices:
         style: CostStyle,
         notices: Notices,
         note: Callable[[Tariff], None] = lambda tariff: None,
+        named: Collection[str] = (),
     ) -> None:
+        """`named`: the models that the configuration has prices of, which hold also while no upstream has
+        listed them.
+        """
         self._policy = policy
         self._style = style
         self._notices = notices
         self._note = note
+        self._named = frozenset(named)
+        self._patterns = [name for name in named if "*" in name]
         self._tariffs = policy if isinstance(policy, TariffPolicy) else None
         self._made: dict[tuple[str, str, str], tuple[Tariff | None, Pricing]] = {}
         self._unknown = _core.Pricing(None, style)
@@ -61,10 +70,10 @@ class Prices:
             return self._none
         if self._tariffs is None:
             return None
-        if not model.listed:
-            # A client's own words: nothing may be kept by them.
-            return self._unknown
         names = (model.name, route.model, route.upstream.name)
+        if not model.listed and not self._is_named(*names):
+            # A client's own words, which other lists of prices are not asked for.
+            return self._unknown
         tariff = self.tariff(*names)
         # A tariff may be another one at another time of the day.
         known = self._made.get(names)
@@ -77,6 +86,12 @@ class Prices:
                 self._note(tariff)
                 known = self._made[names] = tariff, _core.Pricing(tariff.compiled, self._style, tariff.id)
         return known[1]
+
+    def _is_named(self, model: str, upstream_model: str, upstream: str) -> bool:
+        names = (f"{upstream}/{upstream_model}", model, upstream_model)
+        return not self._named.isdisjoint(names) or any(
+            wildcard_matches(pattern, name) for pattern in self._patterns for name in names
+        )
 
     def tariff(self, model: str, upstream_model: str, upstream: str) -> Tariff | None:
         """The prices that hold now; None where there are none, or only a policy of the user's own knows."""
