@@ -131,6 +131,24 @@ async def test_a_key_works_soon_after_it_is_made_and_no_more_once_it_is_revoked(
     await stand.until(made["key"], 401)
 
 
+async def test_pages_of_limits_show_each_key_once(stand: Stand) -> None:
+    caller = (await stand.done("POST", "/callers", 201, json={"name": "many", "limits": "small"}))["id"]
+    for _ in range(3):
+        limits = {"requests": "5/day", "concurrent": 7}
+        made = await stand.done("POST", f"/callers/{caller}/keys", 201, json={"limits": limits})
+    await stand.until(made["key"], 200)
+    for limit in (1, 2, 100):
+        found = await listed(stand.viewer, f"/callers/{caller}/limits", "after", limit=limit)
+        assert [each["limit"] for each in found] == [2, *[5, 7] * 3]
+        assert [each["id"] for each in found][1:3] == [each["id"] for each in found][3:5], (
+            "names are not places"
+        )
+        keys = await listed(stand.viewer, f"/callers/{caller}/keys", "after", limit=limit)
+        assert len({each["id"] for each in keys}) == len(keys) == 3
+    assert (await stand.refused("GET", f"/callers/{caller}/limits?after=nothing"))[0] == 404
+    assert (await stand.refused("GET", f"/callers/{caller}/keys?after=nothing"))[0] == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code", "words"),
     [

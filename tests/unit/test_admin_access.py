@@ -183,10 +183,17 @@ def log() -> Quiet:
 
 
 @pytest.fixture
-async def client(log: Quiet) -> AsyncIterator[httpx.AsyncClient]:
+def wrong_tokens() -> list[None]:
+    return []
+
+
+@pytest.fixture
+async def client(log: Quiet, wrong_tokens: list[None]) -> AsyncIterator[httpx.AsyncClient]:
     said: Any = log
     guarded: Log = said
-    guard: Any = Guard(application(), guarded, hosts=LOCAL, tokens=TOKENS)
+    guard: Any = Guard(
+        application(), guarded, hosts=LOCAL, tokens=TOKENS, refused=lambda: wrong_tokens.append(None)
+    )
     transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as made:
         made.headers["authorization"] = f"Bearer {OPERATOR}"
@@ -229,15 +236,20 @@ async def test_no_token_is_no_failure(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_after_five_wrong_tokens_no_token_is_looked_at(client: httpx.AsyncClient) -> None:
+async def test_wrong_tokens_lock_out_nobody_who_has_a_right_one(
+    client: httpx.AsyncClient, log: Quiet, wrong_tokens: list[None]
+) -> None:
     wrong = {"authorization": "Bearer no-such-token-at-all"}
     for _ in range(FAILURES):
         assert (await client.get("/list", headers=wrong)).status_code == 401
-    for headers in (wrong, {}):
-        late = await client.get("/list", headers=headers)
+    for _ in range(3):
+        late = await client.get("/list", headers=wrong)
         assert (late.status_code, code(late)) == (429, "too_many_failures")
         assert 0 < int(late.headers["retry-after"]) <= FAILURE_SECONDS
+    assert (await client.get("/list", headers={"authorization": f"Bearer {VIEWER}"})).status_code == 200
     assert (await client.get("/healthz")).status_code == 200
+    assert len(wrong_tokens) == FAILURES + 3, "each is counted"
+    assert [event for event, _ in log.said] == ["admin_token_refused"] * FAILURES, "and guessing fills no log"
 
 
 async def test_a_page_of_another_site(client: httpx.AsyncClient) -> None:

@@ -12,6 +12,7 @@ from fakes.front import Died, FakeExchange, FakeOutcome
 from fakes.gateway import CHAT, Harness, Start
 from sluicegate.config import load_data
 from sluicegate.gateway import Gateway, create_app
+from sluicegate.gateway.admission import Admission
 
 CONFIG: dict[str, Any] = {
     "keys": [{"name": "team", "key": "sk-team"}],
@@ -443,3 +444,66 @@ async def test_shutdown_waits_for_the_records_of_clients_that_left(start_gateway
     await served.app.shutdown()
     assert served.app._decider.open == 0
     assert [line["status"] for line in await served.requests()] == [499]
+
+
+async def test_a_posted_step_that_raises_ends_nothing(start_gateway: Start) -> None:
+    gateway = start_gateway()
+    died: list[str] = []
+    gateway.app.on_death = died.append
+    gateway.begin()
+    decider = gateway.app._decider
+
+    def broken() -> None:
+        raise ZeroDivisionError("secret-of-a-step")
+
+    decider.post(broken)
+    async with asyncio.timeout(30):
+        with pytest.raises(ZeroDivisionError):
+            await decider.ask(broken)
+        assert await decider.ask(lambda: 7) == 7
+    assert (await gateway.chat()).status == 200
+    assert died == []
+    [line] = [line for line in await gateway.lines() if line["event"] == "unhandled"]
+    assert line["at"] == "posted"
+    assert "secret-of-a-step" not in str(line)
+
+
+async def test_limits_of_very_many_keys_are_looked_at_a_few_at_a_time(
+    start_gateway: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 300
+    own = {"requests": "5/day"}
+    keys = [{"name": "team", "key": f"sk-{place}", "limits": "own"} for place in range(number)]
+    callers = [{"name": "team", "limits": "shared"}]
+    gateway = start_gateway(
+        config={**CONFIG, "keys": keys, "callers": callers, "limits": {"own": own, "shared": own}}
+    )
+    gateway.begin()
+    looked: list[int] = []
+    limits = Admission.limits
+
+    def counted(*arguments: Any) -> Any:
+        looked[-1] += 1
+        return limits(*arguments)
+
+    monkeypatch.setattr(Admission, "limits", counted)
+    decider = gateway.app._decider
+    posted = decider.post
+
+    def post(step: Any) -> None:
+        def run() -> None:
+            looked.append(0)
+            step()
+
+        posted(run)
+
+    monkeypatch.setattr(type(decider), "post", lambda self, step: post(step))
+    places, first = [], ""
+    while page := (await gateway.app.standings("team", None, first, 101)):
+        places += page[:100]
+        if len(page) <= 100:
+            break
+        first = page[-1][0]
+    assert len({place for place, _ in places}) == len(places) == number + 1
+    assert all(len(several) == 1 for _, several in places)
+    assert max(looked) <= 10

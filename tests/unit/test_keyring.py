@@ -10,7 +10,7 @@ import pytest
 
 from harness.holding import held
 from sluicegate._core import Estimates, Excess, Lease
-from sluicegate.admission import Caller, Counters, Keyring, Limiter
+from sluicegate.admission import Caller, Counters, Keyring, Limiter, Steps
 from sluicegate.config import Config, load_data
 from sluicegate.gateway.admission import Admission
 from sluicegate.gateway.notices import Notices
@@ -315,6 +315,32 @@ def test_a_key_that_replaces_another_goes_on_with_what_that_has_used() -> None:
     assert identified(who(here, digest("two"))).key_id == "two"
 
 
+def steps(work: Steps[list[tuple[str, Caller]]]) -> list[tuple[str, Caller]]:
+    """What it comes to, with all of its steps."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            found: list[tuple[str, Caller]] = ended.value
+            return found
+
+
+def test_keys_with_limits_of_their_own_are_found_page_by_page() -> None:
+    limits = {"requests": "1/day"}
+    keys = [key(f"k{number:04}", limits=limits) for number in range(2500)]
+    others = [key(f"x{number:04}", "s-1", limits=limits) for number in range(2500)]
+    ring = Keyring(configured(), stored(*reversed(keys), *others, limits="standard"))
+    found = steps(ring.of_caller(LAB, most=1000))
+    assert [place for place, _ in found[:3]] == [f" id:{LAB}", "k0000", "k0001"]
+    seen = [place for place, _ in found]
+    while len(page := steps(ring.of_caller(LAB, seen[-1], 1000))) > 1:
+        assert len(page) <= 1000
+        seen += [place for place, _ in page[1:]]
+    assert seen == [f" id:{LAB}", *(each.id for each in keys)]
+    # However many keys there are, a step looks at so many.
+    assert sum(1 for _ in ring.of_caller(LAB)) >= 5
+
+
 def test_whoever_has_limits_is_found_once_for_all_keys_that_add_none() -> None:
     keys = [{"name": "search", "key": "sk-1"}, {"name": "alone", "key": "sk-2", "limits": "standard"}]
     own = key("own", limits={"requests": "1/day"})
@@ -324,11 +350,11 @@ def test_whoever_has_limits_is_found_once_for_all_keys_that_add_none() -> None:
         ("alone", 1), ("lab", 1), ("lab", 2), ("search", 1),
     ]  # fmt: skip
     for name in (LAB, "lab", f"id:{LAB}"):
-        assert sorted(len(caller.limits) for caller in ring.of_caller(name)) == [1, 2]
+        assert sorted(len(caller.limits) for _, caller in steps(ring.of_caller(name))) == [1, 2]
     for name in ("s-1", "search"):
-        [search] = ring.of_caller(name)
+        [(_, search)] = steps(ring.of_caller(name))
         assert search.owner == "id:s-1"
-    assert ring.of_caller("nobody") == []
+    assert steps(ring.of_caller("nobody")) == []
     assert ring.own_limits == [own.terms.limits]
 
 

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from sluicegate.config import AdminRole
 
 FAILURES = 5
-"""Wrong tokens of one address within `FAILURE_SECONDS`, after which it is answered with 429."""
+"""Wrong tokens of one address within `FAILURE_SECONDS`, after which further ones are answered with 429."""
 FAILURE_SECONDS = 60.0
 
 SOCKET = "socket"
@@ -65,14 +65,18 @@ def _digest(token: str) -> bytes:
 
 
 class Failures:
-    """Who has presented wrong tokens lately."""
+    """Who has presented wrong tokens lately.
+
+    Only wrong tokens are held against an address: operators may share it with whoever guesses, and a token is
+    too long to be guessed.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """Seconds for which this address is not answered any more; 0: it is."""
+        """Seconds that whoever sends a wrong token from this address is told to wait; 0: none."""
         times = self._times.get(_network(address))
         if times is None or len(times) < FAILURES:
             return 0.0

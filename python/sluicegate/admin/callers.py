@@ -1,6 +1,7 @@
 """`/callers` and `/keys`: who may call, and how much of their limits is left."""
 
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any
@@ -33,6 +34,9 @@ from sluicegate.storage import Database
 
 _MOST_DAYS = 366
 
+_AT_ONCE = 100
+"""Callers and keys that are read, checked and written as JSON in one step."""
+
 
 class _Listed(Paged):
     after: Text | None = None
@@ -62,8 +66,12 @@ class Callers:
 
     async def list(self, request: Request) -> Response:
         asked = parameters(request, _Listed)
-        found = await self._database.undisturbed(list_callers(self._database, self._gateway.config))
-        return _page([caller.as_data() for caller in found], asked)
+
+        async def part(after: str | None, limit: int) -> list[dict[str, Any]]:
+            found = list_callers(self._database, self._gateway.config, after=after, limit=limit)
+            return [caller.as_data() for caller in await self._database.undisturbed(found)]
+
+        return await _page(part, asked)
 
     async def create(self, request: Request) -> Response:
         members = await body(request, _Members)
@@ -98,24 +106,36 @@ class Callers:
     async def limits(self, request: Request) -> Response:
         asked = parameters(request, _OfUser)
         name = _id(request)
-        gateway = self._gateway
-        callers = gateway.callers(name)
-        if not callers:
-            # Whoever has no key has used nothing, but who is nobody has no limits either.
-            await self._database.undisturbed(find_caller(self._database, gateway.config, name))
+        passed, first = _place(asked.after)
         user = asked.user and asked.user[:LONGEST_USER]
-        found = await gateway.decided(lambda: gateway.limits(callers, user))
-        return _page([{"id": each.name, **_standing(each)} for each in found], asked)
+        found = await self._gateway.standings(name, user, first, asked.limit + 1)
+        if not found and not first:
+            # One that was made a moment ago is not known yet; who is nobody has no limits.
+            await self._database.undisturbed(find_caller(self._database, self._gateway.config, name))
+        found, more = found[: asked.limit], found[asked.limit :]
+        lines = [
+            (f"{number}:{place}", each)
+            for place, several in found
+            for number, each in enumerate(several)
+            if number >= passed or place != first
+        ]
+        shown, rest = lines[: asked.limit], lines[asked.limit :]
+        following = [place for place, _ in rest[:1]] + [f"0:{place}" for place, _ in more]
+        return page(
+            [{"id": each.name, **_standing(each)} for _, each in shown], following[0] if following else None
+        )
 
     # === keys ===
 
     async def keys(self, request: Request) -> Response:
         asked = parameters(request, _Listed)
-        found = await self._database.undisturbed(
-            list_keys(self._database, self._gateway.config, _id(request))
-        )
         now = time.time()
-        return _page([key.as_data(now) for key in found], asked)
+
+        async def part(after: str | None, limit: int) -> list[dict[str, Any]]:
+            found = list_keys(self._database, self._gateway.config, _id(request), after=after, limit=limit)
+            return [key.as_data(now) for key in await self._database.undisturbed(found)]
+
+        return await _page(part, asked)
 
     async def create_key(self, request: Request) -> Response:
         members = await body(request, _Members)
@@ -150,15 +170,33 @@ def _actor(request: Request) -> str:
     return identity_of(request.scope).actor
 
 
-def _page(found: "list[dict[str, Any]]", asked: _Listed) -> Response:
-    first = 0
-    if asked.after is not None:
-        places = [place for place, each in enumerate(found) if each["id"] == asked.after]
-        if not places:
-            raise not_found("entry", asked.after)
-        first = places[0] + 1
-    shown = found[first : first + asked.limit]
-    return page(shown, shown[-1]["id"] if first + len(shown) < len(found) else None)
+async def _page(
+    part: Callable[[str | None, int], Awaitable["list[dict[str, Any]]"]], asked: _Listed
+) -> Response:
+    """A page of what `part` lists: so many that follow an id. It is asked for some at a time, so that
+    requests have their turn in between.
+    """
+    found: list[dict[str, Any]] = []
+    wanted = asked.limit + 1
+    after = asked.after
+    while len(found) < wanted:
+        some = await part(after, min(wanted - len(found), _AT_ONCE))
+        if not some:
+            break
+        found += some
+        after = some[-1]["id"]
+    shown = found[: asked.limit]
+    return page(shown, shown[-1]["id"] if len(found) > len(shown) else None)
+
+
+def _place(after: str | None) -> tuple[int, str]:
+    """How many limits of which place the page before has shown. Raises `Answered`."""
+    if after is None:
+        return 0, ""
+    number, colon, place = after.partition(":")
+    if not (colon and place and number.isascii() and number.isdigit() and len(number) < 10):
+        raise not_found("entry", after)
+    return int(number), place
 
 
 def _made(made: MadeKey) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,14 +39,19 @@ class Guard:
         hosts: HostRule | None,
         tokens: Tokens | None,
         identity: Identity | None = None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
-        """`hosts` and `tokens` for an address; `identity`: in their place whoever may open a Unix socket."""
+        """`hosts` and `tokens` for an address; `identity`: in their place whoever may open a Unix socket.
+
+        `refused` is called with each wrong token.
+        """
         self._application = application
         self._log = log
         self._hosts = hosts
         self._tokens = tokens
         self._identity = identity
         self._failures = Failures()
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,22 +103,27 @@ class Guard:
             if self._identity is None:
                 raise RuntimeError("neither tokens nor an identity")
             return self._identity
-        address = _address(scope)
-        wait = self._failures.wait(address)
-        if wait:
-            seconds = str(math.ceil(wait))
-            message = f"Too many wrong tokens came from this address: try again in {seconds} s."
-            raise Answered(429, "too_many_failures", message, headers={"retry-after": seconds})
         presented = _values(scope, b"authorization")
         if not presented:
             raise _unauthorized("Send a token: `Authorization: Bearer TOKEN`.")
         scheme, _, token = presented[0].partition(" ")
         identity = self._tokens.identify(token.strip()) if scheme.lower() == "bearer" else None
         if identity is None or len(presented) > 1:
-            self._failures.add(address)
-            self._log.warning("admin_token_refused", address=address)
-            raise _unauthorized("This token is not known here.")
+            raise self._wrong(_address(scope))
         return identity
+
+    def _wrong(self, address: str) -> Answered:
+        """What a wrong token is answered with."""
+        self._refused()
+        wait = self._failures.wait(address)
+        if wait:
+            # Neither counted nor logged: guessing on makes the wait no longer, and fills no log.
+            seconds = str(math.ceil(wait))
+            message = f"Too many wrong tokens came from this address: try again in {seconds} s."
+            return Answered(429, "too_many_failures", message, headers={"retry-after": seconds})
+        self._failures.add(address)
+        self._log.warning("admin_token_refused", address=address)
+        return _unauthorized("This token is not known here.")
 
 
 def _unauthorized(message: str) -> Answered:

@@ -1,9 +1,9 @@
 """What the admin API needs of a running gateway."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from sluicegate.admission import Caller, Standing
+from sluicegate.admission import Standing
 from sluicegate.config import Config
 from sluicegate.ledger import Ledger
 from sluicegate.routing import ModelTable
@@ -33,15 +33,12 @@ class Watched(Protocol):
         """None where none is kept."""
         ...
 
-    def callers(self, name: str) -> list[Caller]:
-        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
-        other keys. Nobody, where there is no key.
-        """
-        ...
-
-    def limits(self, callers: Iterable[Caller], user: str | None) -> list[Standing]:
-        """How the limits of these callers stand, or else those of the one of the people behind them. For the
-        thread that decides: see `decided`.
+    async def standings(
+        self, name: str, user: str | None, first: str, most: int
+    ) -> list[tuple[str, list[Standing]]]:
+        """Of whoever has this id, or else this name: the limits that hold for all keys, and those that hold
+        for one, by their place in the order of all of them; at most `most` from `first` on. Those of `user`,
+        where one is named, in place of all others. Nothing, where nobody is it.
         """
         ...
 
@@ -52,6 +49,10 @@ class Watched(Protocol):
 
     async def decided(self, step: Callable[[], _T]) -> _T:
         """What `step` says on the thread that decides, whose state is its own. It must not wait."""
+        ...
+
+    def count_wrong_token(self) -> None:
+        """Somebody has presented a token that is none."""
         ...
 
     async def exposition(self, accept: str) -> tuple[str, bytes]:

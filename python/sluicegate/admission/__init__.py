@@ -2,7 +2,7 @@
 
 from sluicegate.admission.caller import ANYONE, Caller, Gone, Holder
 from sluicegate.admission.counters import Answer, Counters, Later
-from sluicegate.admission.keyring import Keyring, key_digest
+from sluicegate.admission.keyring import Keyring, Steps, key_digest
 from sluicegate.admission.limiter import LONGEST_USER, Limiter
 from sluicegate.admission.recalling import Spending, used_by
 from sluicegate.admission.seeding import Recalled
@@ -17,7 +17,7 @@ from sluicegate.admission.shared import (
     SharedCounters,
     Total,
 )
-from sluicegate.admission.standing import Standing, standing
+from sluicegate.admission.standing import Standing, add_reserved, standing
 from sluicegate.admission.windows import Calendar, CounterKey, begins
 
 __all__ = [
@@ -44,7 +44,9 @@ __all__ = [
     "SharedCounters",
     "Spending",
     "Standing",
+    "Steps",
     "Total",
+    "add_reserved",
     "begins",
     "key_digest",
     "standing",

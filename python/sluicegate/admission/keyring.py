@@ -2,15 +2,24 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import chain, islice
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
 from sluicegate.admission.caller import ANYONE, Caller, Gone, Holder
 from sluicegate.config import CallerConfig, Config, KeyConfig, LimitSet
 from sluicegate.identity import NOTHING, KnownCaller, KnownKey, Snapshot, Terms, configured_key_id, public_id
 
 _JOINED_AT_ONCE = 4096
+_LOOKED_AT_ONCE = 1000
+
+_T = TypeVar("_T")
+
+Steps = Generator[None, None, _T]
+"""Work in short steps, so that others have their turn in between; what it returns is its result."""
 
 _Limits = tuple[tuple[str, str, LimitSet], ...]
 """As `Caller.limits`."""
@@ -79,11 +88,17 @@ class Keyring:
             replace(caller or Caller(None, owner), key_id=key_id or ""), self._what_became(owner, key_id)
         )
 
-    def of_caller(self, name: str) -> list[Caller]:
-        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
-        other keys. Nobody, where there is no key.
+    def of_caller(self, name: str, first: str = "", most: int = 2**31) -> Steps[list[tuple[str, Caller]]]:
+        """Whoever has this id, or else this name: once for all keys without limits of their own, and with
+        each key that has some. Each by its place in the order of all of them; at most `most` from `first` on.
         """
-        return self._with_limits({name, f"id:{name}"}) or self._with_limits(self._named(name))
+        owners = {owner for owner in (name, f"id:{name}") if self._owning(owner) is not None}
+        if not owners:
+            owners = yield from self._named(name)
+        found = [(f" {owner}", caller) for owner in owners if (caller := self._owning(owner))]
+        found = [(place, caller) for place, caller in found if place >= first]
+        yield from self._add_keys(found, owners, first, most)
+        return nsmallest(most, found, key=itemgetter(0))
 
     @property
     def callers(self) -> Iterator[Caller]:
@@ -188,25 +203,44 @@ class Keyring:
             found = self._without_key[id] = self._configured.caller(known)
         return found
 
-    def _named(self, name: str) -> set[str]:
+    def _named(self, name: str) -> Steps[set[str]]:
         """The owners that have this name."""
-        configured = self._configured
-        owners = {caller.owner for _, caller in self._callers.values() if caller.name == name}
-        owners |= {caller.owner for caller in configured.callers.values() if caller.name == name}
-        return owners | {f"id:{known.id}" for known in self._stored.callers.values() if known.name == name}
+        owners: set[str] = set()
+        for keys in _some_of(self._callers.values()):
+            owners.update(caller.owner for _, caller in keys if caller.name == name)
+            yield
+        for callers in _some_of(self._configured.callers.values()):
+            owners.update(caller.owner for caller in callers if caller.name == name)
+            yield
+        for stored in _some_of(self._stored.callers.values()):
+            owners.update(f"id:{known.id}" for known in stored if known.name == name)
+            yield
+        return owners
 
-    def _with_limits(self, owners: set[str]) -> list[Caller]:
-        found = [caller for _, caller in self._callers.values() if caller.owner in owners]
-        # Whether a key that adds nothing was seen.
-        ids = {owner[3:]: False for owner in owners if owner.startswith("id:")}
-        for key in self._stored.keys.values():
-            seen = ids.get(key.caller_id)
-            if seen is False or (seen and key.terms.limits is not None):
-                ids[key.caller_id] = seen or key.terms.limits is None
-                caller = self._with_key(key)
-                if caller is not None:
-                    found.append(caller)
-        return list({id(caller.limits): caller for caller in found}.values())
+    def _add_keys(
+        self, found: list[tuple[str, Caller]], owners: set[str], first: str, most: int
+    ) -> Steps[None]:
+        """Add the keys of these owners that have limits of their own."""
+        shared = {id(caller.limits) for owner in owners if (caller := self._owning(owner))}
+        for configured in _some_of(self._callers.values()):
+            for _, caller in configured:
+                if caller.owner in owners and caller.key_id >= first and id(caller.limits) not in shared:
+                    found.append((caller.key_id, caller))
+            yield
+        ids = {owner[3:] for owner in owners if owner.startswith("id:")}
+        keys: list[KnownKey] = []
+        for stored in _some_of(self._stored.keys.values()):
+            keys += [
+                key
+                for key in stored
+                if key.caller_id in ids and key.terms.limits is not None and key.id >= first
+            ]
+            keys = nsmallest(most, keys, key=attrgetter("id"))
+            yield
+        # Only now: making what a key may takes longer than looking at it.
+        for page in _some_of(keys):
+            found += [(key.id, caller) for key in page if (caller := self._with_key(key))]
+            yield
 
 
 class _Configured:
@@ -300,6 +334,13 @@ class _Configured:
 def _has_key(owner: str) -> bool:
     """Whether what belongs to this owner was asked for with a key."""
     return owner.startswith(("id:", "key:"))
+
+
+def _some_of(many: Iterable[_T]) -> Iterator[list[_T]]:
+    """Some at a time."""
+    rest = iter(many)
+    while some := list(islice(rest, _LOOKED_AT_ONCE)):
+        yield some
 
 
 def _terms(said: CallerConfig | KeyConfig, team: str | None = None) -> Terms:

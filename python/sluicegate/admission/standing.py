@@ -26,14 +26,12 @@ class Standing:
     """Seconds until nothing of what is counted by now counts."""
 
 
-def standing(limits: Iterable[Limit], under_way: Iterable[Lease]) -> list[Standing]:
-    """How each of `limits` stands now; `under_way`: all that was let in and has not ended. Where several
-    machines share the counters, it is what this one heard last. For the thread that decides.
+def standing(limits: Iterable[Limit], reserved: Mapping[int, int]) -> list[Standing]:
+    """How each of `limits` stands now, those of one window once. `reserved`: see `add_reserved`. Where
+    several machines share the counters, it is what this one heard last. For the thread that decides.
     """
-    known = {id(limit.window): limit for limit in limits}
-    reserved = _reserved(known, under_way)
     found = []
-    for place, limit in known.items():
+    for place, limit in {id(limit.window): limit for limit in limits}.items():
         window = limit.window
         used = max(0, window.used)
         found.append(
@@ -44,7 +42,7 @@ def standing(limits: Iterable[Limit], under_way: Iterable[Lease]) -> list[Standi
                 limit=limit.amount,
                 used=used,
                 # A request may have been let in before this window began, and the estimate of a cost is cut.
-                reserved=min(reserved[place], used),
+                reserved=min(reserved.get(place, 0), used),
                 remaining=max(0, limit.amount - used),
                 reset=window.reset,
             )
@@ -52,13 +50,13 @@ def standing(limits: Iterable[Limit], under_way: Iterable[Lease]) -> list[Standi
     return found
 
 
-def _reserved(known: Mapping[int, Limit], under_way: Iterable[Lease]) -> dict[int, int]:
-    """By the identity of its window: what requests under way hold of each limit."""
-    reserved = dict.fromkeys(known, 0)
+def add_reserved(reserved: dict[int, int], under_way: Iterable[Lease]) -> None:
+    """Add what these requests hold of limits to `reserved`, which has a number for the identity of each
+    window that is asked about. For the thread that decides.
+    """
     for lease in under_way:
         demand = lease.demand
         for limit in lease.limits:
             place = id(limit.window)
             if place in reserved:
                 reserved[place] += demand.of(limit)
-    return reserved

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC
 from urllib.parse import quote
@@ -11,13 +11,11 @@ from urllib.parse import quote
 from sluicegate import _core
 from sluicegate._core import Decisions, Estimates, Front
 from sluicegate.admission import (
-    Caller,
     Counters,
     Keyring,
     Limiter,
     SharedCounters,
     Standing,
-    standing,
 )
 from sluicegate.config import NEED_RESTART, Config
 from sluicegate.discovery import Discovery, Found, merge
@@ -41,6 +39,7 @@ from sluicegate.gateway.loop_side import LoopSide
 from sluicegate.gateway.notices import Notices
 from sluicegate.gateway.prices import Prices
 from sluicegate.gateway.probing import Probing
+from sluicegate.gateway.standings import standings
 from sluicegate.gateway.state import Serving, State
 from sluicegate.gateway.stored_responses import StoredResponses
 from sluicegate.gateway.telling import tell_engines
@@ -157,23 +156,19 @@ class Gateway:
         """None where none is kept."""
         return self._state.ledger
 
-    def callers(self, name: str) -> list[Caller]:
-        """Whoever has this id, or else this name: with each key that has limits of its own, and once for all
-        other keys.
-        """
-        return self._state.serving.admission.keys.of_caller(name)
-
-    def limits(self, callers: Iterable[Caller], user: str | None) -> list[Standing]:
-        """How the limits of these callers stand, or else those of the one of the people behind them. For the
-        thread that decides: see `decided`.
-        """
-        state = self._state
-        limits = state.serving.admission.limits(callers, user)
-        return standing(limits, self._decider.under_way)
+    async def standings(
+        self, name: str, user: str | None, first: str, most: int
+    ) -> list[tuple[str, list[Standing]]]:
+        """How the limits of a caller stand: see `Watched`."""
+        return await standings(self._state, self._decider, name, user, first, most)
 
     async def decided(self, step: Callable[[], Answered]) -> Answered:
         """What `step` says on the thread that decides. It must not wait."""
         return await self._decider.ask(step)
+
+    def count_wrong_token(self) -> None:
+        """Somebody has presented a token to the admin API that is none."""
+        self._state.metrics.wrong_admin_token()
 
     async def exposition(self, accept: str) -> tuple[str, bytes]:
         """Metrics: their content type, and the text. `accept`: the scraper's header."""

@@ -81,7 +81,7 @@ class Decider:
     # === for any thread ===
 
     def post(self, step: Callable[[], None]) -> None:
-        """Have `step` run by the thread that decides. It must not raise."""
+        """Have `step` run by the thread that decides. One that raises is logged."""
         self._posted.append(step)
         self.wake()
 
@@ -134,10 +134,13 @@ class Decider:
                 self._broke(event, error)
 
     def run_posted(self) -> None:
-        """Run what was posted."""
+        """Run what was posted. What one of the steps breaks concerns no other."""
         posted = self._posted
         while posted:
-            posted.popleft()()
+            try:
+                posted.popleft()()
+            except Exception as error:
+                self._state.log.error("unhandled", at="posted", error=where(error))
 
     def answer(self, call: Call, ticket: int, answer: Answer | None) -> None:
         """What was found elsewhere about a request: it goes on here. None: nothing could be found out."""

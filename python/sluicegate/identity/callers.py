@@ -25,14 +25,39 @@ from sluicegate.storage import Database
 _ID_LETTERS = 16
 
 
-async def list_callers(database: Database, config: Config) -> list[StoredCaller]:
-    """Those of the configuration, and then those of the database by name. Raises `StoreUnavailable`."""
-    found = [of_configuration(caller) for caller in config.callers]
-    if database.exists:
-        async with database.read("callers") as connection:
-            rows = (await connection.execute(select(callers).order_by(callers.c.name))).all()
-        found += [caller_of(row) for row in rows]
-    return found
+async def list_callers(
+    database: Database, config: Config, *, after: str | None = None, limit: int | None = None
+) -> list[StoredCaller]:
+    """Those of the configuration, and then those of the database by name: the first `limit` of those that
+    follow the one with the id `after`. Raises `NoSuchCaller` where nobody has that, and `StoreUnavailable`.
+    """
+    first = _place_in(config, after)
+    end = None if limit is None or first is None else first + limit
+    found = [] if first is None else [of_configuration(caller) for caller in config.callers[first:end]]
+    left = None if limit is None else limit - len(found)
+    if left == 0:
+        return found
+    if not database.exists:
+        if first is None:
+            raise NoSuchCaller(after or "")
+        return found
+    query = select(callers).order_by(callers.c.name).limit(left)
+    async with database.read("callers") as connection:
+        if first is None:
+            name = await connection.scalar(select(callers.c.name).where(callers.c.id == after))
+            if name is None:
+                raise NoSuchCaller(after or "")
+            query = query.where(callers.c.name > name)
+        rows = (await connection.execute(query)).all()
+    return found + [caller_of(row) for row in rows]
+
+
+def _place_in(config: Config, after: str | None) -> int | None:
+    """How many of the configuration's callers are passed by; None: `after` is none of them."""
+    if after is None:
+        return 0
+    places = (place for place, each in enumerate(config.callers, 1) if after == (each.id or each.name))
+    return next(places, None)
 
 
 async def find_caller(database: Database, config: Config, name: str) -> StoredCaller:

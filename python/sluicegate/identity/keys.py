@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.config import Config
@@ -42,18 +42,31 @@ class MadeKey(NamedTuple):
     """The key itself. It is nowhere else, and cannot be shown again."""
 
 
-async def list_keys(database: Database, config: Config, caller: str | None = None) -> list[StoredKey]:
-    """The keys of the database, oldest first; those of one caller, by its id or name.
+async def list_keys(
+    database: Database,
+    config: Config,
+    caller: str | None = None,
+    *,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[StoredKey]:
+    """The keys of the database, oldest first; those of one caller, by its id or name. The first `limit` of
+    those that follow the one with the id `after`.
 
-    Raises `NoSuchCaller`, `Conflict` (see `find_caller`) and `StoreUnavailable`.
+    Raises `NoSuchCaller`, `Conflict` (see `find_caller`), `NoSuchKey` and `StoreUnavailable`.
     """
-    query = select(keys).order_by(keys.c.created, keys.c.id)
+    query = select(keys).order_by(keys.c.created, keys.c.id).limit(limit)
     if caller is not None:
         found = await find_caller(database, config, caller)
         query = query.where(keys.c.caller_id == found.id)
     if not database.exists:
         return []
     async with database.read("keys") as connection:
+        if after is not None:
+            made = await connection.scalar(select(keys.c.created).where(keys.c.id == after))
+            if made is None:
+                raise NoSuchKey(after)
+            query = query.where(tuple_(keys.c.created, keys.c.id) > tuple_(made, after))
         rows = (await connection.execute(query)).all()
     return [key_of(row) for row in rows]
 

@@ -68,7 +68,13 @@ class AdminListener:
             if config.port is not None:
                 self._address = hold_address(config.host, config.port, shared=shared)
                 hosts = HostRule(self._address.host, (config.host, *config.hosts))
-                guard = Guard(application, log, hosts=hosts, tokens=self._tokens(storage))
+                guard = Guard(
+                    application,
+                    log,
+                    hosts=hosts,
+                    tokens=self._tokens(storage),
+                    refused=gateway.count_wrong_token,
+                )
                 self._servers.append(_server(guard, self._address, config.tls))
         except BaseException:
             self.release()

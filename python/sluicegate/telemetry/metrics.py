@@ -123,6 +123,7 @@ class Metrics(Collector):
         self._attempts: dict[tuple[str, str, str], int] = {}
         self._streams: dict[str, int] = {}
         self._dropped = 0
+        self._wrong_admin_tokens = 0
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
         self._lock = Lock()
 
@@ -193,6 +194,10 @@ class Metrics(Collector):
         """`total` log lines were lost so far."""
         self._dropped = total
 
+    def wrong_admin_token(self) -> None:
+        """The admin API was asked with a token that is none. On the event loop."""
+        self._wrong_admin_tokens += 1
+
     async def render(self, accept: str = "") -> tuple[str, bytes]:
         """(content type, exposition). `accept`: the scraper's `Accept` header."""
         encode, content_type = choose_encoder(accept)
@@ -226,6 +231,11 @@ class Metrics(Collector):
         yield attempts
         yield CounterMetricFamily(
             "sluicegate_log_lines_dropped", "Log lines that nobody read in time.", value=self._dropped
+        )
+        yield CounterMetricFamily(
+            "sluicegate_admin_wrong_tokens",
+            "Wrong tokens that the admin API was sent.",
+            value=self._wrong_admin_tokens,
         )
         streams = GaugeMetricFamily("sluicegate_active_streams", "Streams under way.", labels=("model",))
         for model, count in [*self._streams.items()]:
