@@ -131,6 +131,8 @@ class ResponsesRequest:
     """The body as it came, or as `with_input_prefix` made it; a copy."""
     size: Final[int]
     """Bytes."""
+    input_tokens_estimate: Final[int]
+    """As that of `Arrived`."""
     references: Final[list[str]]
     """The ids that items of the input refer to, decoded, in their order; at most 1,001 of them. Empty for an
     id that is no string."""
@@ -474,6 +476,9 @@ class Outcome:
     streamed: Final[bool]
     """The client was sent an event stream."""
     usage: Final[Usage | None]
+    """What is charged: what the upstream said last, and where that is `estimated`, what stands in place of
+    what it has not said.
+    """
     finish_reason: Final[str | None]
     fault: Final[Fault | None]
     """Also set where the client got HTTP 200: a stream that broke off, an error event inside it."""
@@ -484,12 +489,10 @@ class Outcome:
     token_events: Final[int]
     """Events that bore output."""
     estimated: Final[bool]
-    """The reply ended before its usage, and `counted_output` stands for it."""
-    counted_output: Final[int]
-    """Output tokens, counted from events."""
+    """The upstream has not said all of its usage: output is counted from events, or input estimated."""
     cost: Final[str | None]
-    """USD, exact, plain decimal text: what the last attempt's `Pricing` says of the usage, or of what was
-    counted where that is `estimated`. None: not known, or there was no pricing.
+    """USD, exact, plain decimal text: what the last attempt's `Pricing` says of the usage. None: not known,
+    or there was no pricing.
     """
     priced: Final[bool]
     """False: there were tokens, and no known cost."""
@@ -529,9 +532,9 @@ class RequestRecord:
         inter_token_latency: float | None = None, longest_gap: float | None = None,
         client_blocked: float = 0.0, input_tokens: int | None = None, cached_input_tokens: int | None = None,
         cache_write_tokens: int | None = None, output_tokens: int | None = None,
-        reasoning_tokens: int | None = None, estimated: bool = False, cost: str | None = None,
-        upstream_cost: str | None = None, priced: bool = True, events: int = 0, malformed: int = 0,
-        bytes_in: int = 0, bytes_out: int = 0,
+        reasoning_tokens: int | None = None, estimated: bool = False, implausible: bool = False,
+        cost: str | None = None, upstream_cost: str | None = None, priced: bool = True, events: int = 0,
+        malformed: int = 0, bytes_in: int = 0, bytes_out: int = 0,
     ) -> RequestRecord: ...  # fmt: skip
     request_id: Final[str]
     endpoint: Final[str]
@@ -579,7 +582,9 @@ class RequestRecord:
     output_tokens: Final[int | None]
     reasoning_tokens: Final[int | None]
     estimated: Final[bool]
-    """The reply ended before its usage: output tokens are counted from events, input is not known."""
+    """The upstream has not said all of its usage: output is counted from events, or input estimated."""
+    implausible: Final[bool]
+    """The upstream has said counts that no request has: they are not believed."""
     cost: Final[str | None]
     """USD, exact: plain decimal text."""
     priced: Final[bool]
@@ -784,10 +789,23 @@ class Lease:
     """Empty once it is settled."""
     def headers(self, form: Literal["openai", "anthropic"]) -> list[tuple[bytes, bytes]]:
         """What is left, for the client: of requests, and of tokens, of the limit with the least left."""
-    def ended(self, input: int | None, output: int | None, cost: int | None, *, failed: bool) -> None:
+    def estimate_input(self, rough: int, /) -> int:
+        """What is charged for an input of about so many tokens that nobody tells. The request also teaches by
+        this number.
+        """
+    def ended(
+        self,
+        input: int | None,
+        output: int | None,
+        cost: int | None,
+        *,
+        failed: bool,
+        estimated_input: bool = False,
+    ) -> None:
         """It is over, and has used so many tokens and so much, in 10**-12 USD; None: not known.
 
-        `failed`: it was answered with a 5xx. Where there was no output then, it counts as nothing.
+        `failed`: it was answered with a 5xx. Where there was no output then, it counts as no request.
+        `estimated_input`: nobody has told the input, so nothing is learnt from it.
         """
     def unused(self) -> None:
         """It did not run: nothing counts."""
@@ -935,12 +953,14 @@ class Journal:
         key_id: str | None,
         team: str | None,
         user_id: str | None,
+        estimated_input: int | None,
         response_id: str | None = None,
         run: int | None = None,
         /,
     ) -> JournalEntry | None:
         """A new entry; None where there is no room. Never waits, unless `sync` is `always`. `run`: of the
-        background response that `response_id` names, counted from 1.
+        background response that `response_id` names, counted from 1. `estimated_input`: what is charged for
+        an input that nobody tells.
         """
     def take(self, most: int) -> JournalBatch:
         """What is over, in the order in which it ended."""
@@ -1019,6 +1039,7 @@ class Arrived:
         headers: _Headers,
         lease: Lease | None,
         entry: JournalEntry | None,
+        estimated_input: int | None,
         /,
         request: ResponsesRequest | None = None,
         response_id: str | None = None,
@@ -1030,7 +1051,8 @@ class Arrived:
 
         `pricing` None: `PriceAsked` comes for each usage object. `request` takes the place of the client's; a
         response that is made here has the id `response_id`. `keep`: the bytes that `Ended.kept` may have.
-        `entry`: where its account is kept; it can be given to one request only.
+        `entry`: where its account is kept; it can be given to one request only. `estimated_input`: the tokens
+        that are charged for its input where nobody tells them.
         """
     def affinity_of(self, request: ResponsesRequest) -> int | None:
         """`affinity`, with `request` in place of the client's: with the conversation in front."""

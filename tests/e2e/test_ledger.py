@@ -99,7 +99,8 @@ async def test_a_client_that_leaves_is_billed_for_what_was_counted(tmp_path: Pat
     [entry] = book(tmp_path / "book.jsonl")
     assert (row["result"], row["client_left"], row["usage_source"]) == ("client_left", 1, "estimated")
     assert 0 < row["output"] <= entry["tokens_sent"]
-    assert row["cost"] == 4 * row["output"] * 10**6
+    assert row["input"] == row["estimated_input"] == 1
+    assert row["cost"] == (row["input"] + 4 * row["output"]) * 10**6
 
 
 async def leave(gateway: GatewayProcess, request_id: str) -> None:

@@ -74,7 +74,8 @@ class FakeOutcome:
     malformed: int = 0
     token_events: int = 0
     estimated: bool = False
-    counted_output: int = 0
+    estimated_input: bool = False
+    implausible: bool = False
     cost: str | None = None
     priced: bool = True
     bytes_in: int = 0
@@ -106,7 +107,7 @@ class FakeOutcome:
             "time_to_first_token": times[0], "inter_token_latency": times[1], "longest_gap": times[2],
             "client_blocked": self.client_blocked, "input_tokens": usage.input_tokens,
             "cached_input_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens,
-            "output_tokens": self.counted_output if self.estimated else usage.output_tokens,
+            "output_tokens": usage.output_tokens, "implausible": self.implausible,
             "reasoning_tokens": usage.reasoning_tokens, "estimated": self.estimated, "cost": cost,
             "upstream_cost": usage.upstream_cost, "priced": priced,
         }  # fmt: skip
@@ -157,8 +158,9 @@ class Arrived:
         self.stream = self.request is not None and self.request.stream
 
     def forward(self, route: Any, *told: Any, **options: Any) -> bool:
-        *attempt, lease, entry = told
-        return self._exchange.forward(_attempt(route, *attempt) | {"lease": lease, "entry": entry} | options)
+        *attempt, lease, entry, estimate = told
+        kept = {"lease": lease, "entry": entry, "estimated_input": estimate}
+        return self._exchange.forward(_attempt(route, *attempt) | kept | options)
 
     def reply(self, status: int, headers: Headers, body: bytes) -> bool:
         return self._exchange.answered(status, headers, body)
@@ -221,8 +223,8 @@ class Ended:
         cost = None if outcome.cost is None else picodollars(Decimal(outcome.cost))
         if self.charged and self.charged[-1] is not None:
             cost = self.charged[-1][0]
-        output = outcome.counted_output if outcome.estimated else usage.output_tokens
-        lease.ended(usage.input_tokens, output, cost, failed=outcome.status >= 500)
+        told = {"failed": outcome.status >= 500, "estimated_input": outcome.estimated_input}
+        lease.ended(usage.input_tokens, usage.output_tokens, cost, **told)
 
     def charge(self, costs: tuple[int, ...] | None) -> None:
         self.charged.append(costs)

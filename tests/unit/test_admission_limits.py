@@ -90,7 +90,7 @@ def test_what_was_used_beyond_the_estimate_counts() -> None:
     assert stand.refused(100, 10).used == 990
 
 
-def test_an_input_that_nobody_has_told_counts_as_nothing_as_in_the_ledger() -> None:
+def test_what_is_not_known_counts_as_nothing_as_in_the_ledger() -> None:
     stand = Stand({"tokens": "1000/minute"})
     stand.let_in(500, 10).ended(None, 7, None, failed=False)
     assert stand.refused(994, 1).used == 7
@@ -118,7 +118,7 @@ def test_a_refusal_counts_nothing() -> None:
     assert stand.refused().limit.resource == "requests"
 
 
-def test_a_failure_without_output_counts_as_nothing() -> None:
+def test_a_failure_without_output_counts_as_no_request() -> None:
     stand = Stand({"requests": "1/minute", "tokens": "100/minute"})
     for _ in range(5):
         stand.let_in().ended(None, None, None, failed=True)
@@ -305,6 +305,42 @@ def test_output_is_learnt_from_what_the_caller_used() -> None:
     for _ in range(50):
         stand.let_in(100, None).ended(130, 40, None, failed=False)
     assert 115 + 80 < reserved() <= 130 + 80
+
+
+def test_no_caller_is_locked_out_by_what_an_upstream_made_up() -> None:
+    stand = Stand({"tokens": "1000/minute"})
+    lying, honest = 100_000_000, 300
+    limits = stand.limiter.limits(stand.caller, "m", None)
+    for _ in range(200):
+        demand = limits.demand(honest, 10)
+        assert demand is not None
+        limits.take(demand).ended(lying, 10, None, failed=False)
+    assert stand.refused(honest, 10).used > lying
+
+    # Another minute: nothing is used any more, and only what was learnt is larger than the limit.
+    fresh = Limiter(stand.config, Counters(UTC), stand.estimates)
+    answers = [held(fresh, stand.caller, honest, 10, model="m") for _ in range(2)]
+    first, last = answers[0], answers[-1]
+    assert isinstance(first, Excess)
+    assert first.never
+    assert isinstance(last, Lease)
+    # It is this caller's alone.
+    other = Caller("other", owner="id:other", limits=stand.caller.limits)
+    again = Limiter(stand.config, Counters(UTC), stand.estimates)
+    assert isinstance(held(again, other, honest, 10, model="m"), Lease)
+
+
+def test_an_estimated_input_is_charged_and_teaches_nothing() -> None:
+    stand = Stand({"tokens": "1000/minute"})
+    lease = stand.let_in(100, 10)
+    assert lease.estimate_input(400) == 400
+    lease.ended(400, 0, None, failed=True, estimated_input=True)
+    assert stand.refused(600, 10).used == 400
+    for _ in range(100):
+        lease = stand.let_in(1, 1)
+        lease.estimate_input(100)
+        lease.ended(0, 0, None, failed=False, estimated_input=True)
+    assert stand.let_in(1, 1).estimate_input(100) == 100
 
 
 def test_a_limit_may_go_by_the_clients_own_bound() -> None:

@@ -159,10 +159,10 @@ def test_the_scripts_decide_as_the_counters_of_one_process(empty: "redis.Redis",
     chance = random.Random(seed)
     clock = Clock()
     gateways = [Gateway(empty, clock, name) for name in ("one", "two")]
-    # What one has learnt, all expect.
+    # What one of the two has learnt, the other expects; so does the one process, which learns the same.
     estimates = Estimates()
     shared = [limiter_of(gateway.counters, estimates=estimates) for gateway in gateways]
-    plain = limiter_of(plain_counters(clock), estimates=estimates)
+    plain = limiter_of(plain_counters(clock), estimates=Estimates())
     running: list[tuple[Lease, Lease]] = []
     refusals = 0
     for _ in range(250):

@@ -62,10 +62,10 @@ async def test_a_policy_of_ones_own_that_knows_no_price_makes_the_cost_null(star
 async def test_a_policy_of_ones_own_prices_what_was_counted_where_the_usage_never_came(
     start_gateway: Start,
 ) -> None:
-    preview = FakeUsage(input_tokens=100, output_tokens=1)
-    for usage, cost in ((None, "0.000028"), (preview, "0.000128")):
+    for input, cost in ((0, "0.000028"), (100, "0.000128")):
+        usage = FakeUsage(input_tokens=input, output_tokens=7)
         outcome = FakeOutcome(
-            client_left=True, streamed=True, finish_reason=None, usage=usage, estimated=True, counted_output=7
+            client_left=True, streamed=True, finish_reason=None, usage=usage, estimated=True
         )
 
         def script(exchange: FakeExchange, outcome: FakeOutcome = outcome) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.asgi import Connection, Response
-from fakes.front import FakeExchange, FakeOutcome, Script
+from fakes.front import FakeExchange, FakeOutcome, FakeUsage, Script
 from fakes.gateway import CONFIG, KEY, Harness, Start
 from harness.stored_stand import sse, upstream_events
 from sluicegate.config import load_data
@@ -283,7 +283,13 @@ def hold(exchange: FakeExchange) -> None:
     exchange.send(sse(*upstream_events()[:4]))
     assert exchange.left.wait(WAIT_SECONDS)
     exchange.finish(
-        FakeOutcome(streamed=True, client_left=True, finish_reason=None, estimated=True, counted_output=3)
+        FakeOutcome(
+            streamed=True,
+            client_left=True,
+            finish_reason=None,
+            usage=FakeUsage(input_tokens=0, output_tokens=3),
+            estimated=True,
+        )
     )
 
 

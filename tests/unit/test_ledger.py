@@ -127,11 +127,11 @@ def test_the_day_is_asked_once_a_minute() -> None:
 
 
 def test_what_an_upstream_makes_up_is_not_known() -> None:
-    row = row_of(record(finish_reason="a\0b", output=10**11 + 1, cost=5, price_id="x"))
+    row = row_of(record(finish_reason="a\0b", output=10**8 + 1, cost=5, price_id="x"))
     assert (row["finish_reason"], row["input"]) == ("a\ufffdb", 10)
     assert not {"output", "cost"} & row.keys()
     assert "price_id" not in row, "half of what was charged for is not known any more"
-    assert row_of(record(output=10**11, cost=5))["output"] == 10**11
+    assert row_of(record(output=10**8, cost=5))["output"] == 10**8
     assert "cost" not in row_of(record(cost=2**62))
 
 

@@ -10,8 +10,18 @@ class LedgerFull(Exception):
     """There is no room for an entry, and a request without one is not served."""
 
 
-def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route) -> JournalEntry | None:
-    """The entry of a request that is about to be sent to `route`. For the thread that decides.
+def estimated_input(call: Call, rough: int | None) -> int | None:
+    """What is charged for an input of about `rough` tokens that no upstream tells; None: nothing is."""
+    if rough is None or call.counts:
+        return None
+    return rough if call.lease is None else call.lease.estimate_input(rough)
+
+
+def open_entry(
+    ledger: Ledger | None, call: Call, arrived: Arrived, route: Route, estimate: int | None
+) -> JournalEntry | None:
+    """The entry of a request that is about to be sent to `route`. For the thread that decides. `estimate`: as
+    `estimated_input` says.
 
     None where no ledger is kept, or where the request has no row: it only counts tokens, or there is no room.
     Raises `LedgerFull`.
@@ -29,10 +39,10 @@ def open_entry(ledger: Ledger | None, call: Call, arrived: Arrived, route: Route
     owner, key = caller.owner or None, caller.key_id or None
     opened = ledger.journal.open
     if run is None:
-        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user)
+        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user, estimate)
     else:
-        of_run = run.response_id, run.number
-        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user, *of_run)
+        about = name, requested, owner, caller.name, key, caller.team, user, estimate
+        entry = opened(arrived, route, *about, run.response_id, run.number)
     if entry is None:
         ledger.full()
         if not ledger.drops:

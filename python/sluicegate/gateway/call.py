@@ -54,7 +54,9 @@ class Continued:
     size = property(lambda self: self._request.size)
     max_output_tokens = property(lambda self: self._arrived.max_output_tokens)
     user = property(lambda self: self._arrived.user)
-    input_tokens_estimate = property(lambda self: self._arrived.input_tokens_estimate)
+    input_tokens_estimate = property(
+        lambda self: self._arrived.input_tokens_estimate and self._request.input_tokens_estimate
+    )
     headers = property(lambda self: self._arrived.headers)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, PriceAsked, ResponsesRequest
 from sluicegate.admission import ANYONE, Later
 from sluicegate.gateway import errors, stored_errors
-from sluicegate.gateway.accounts import LedgerFull, open_entry
+from sluicegate.gateway.accounts import LedgerFull, estimated_input, open_entry
 from sluicegate.gateway.admission import Work, told
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
@@ -273,13 +273,14 @@ class Decider:
         call.tried = attempt_headers(model, deployment, route, 1)
         pricing = call.serving.prices.pricing(model, route)
         try:
-            entry = open_entry(state.ledger, call, arrived, route)
+            estimate = estimated_input(call, facts.input_tokens_estimate)
+            entry = open_entry(state.ledger, call, arrived, route, estimate)
         except LedgerFull:
             self._refuse(call, errors.ledger_full())
             return
         if entry is not None:
             call.row = entry.id
-        told = route, pricing, last, trial, after, call.tried, call.lease, entry
+        told = route, pricing, last, trial, after, call.tried, call.lease, entry, estimate
         if arrived.endpoint == "responses":
             run = call.run
             taken = arrived.forward(
@@ -389,6 +390,9 @@ class Decider:
         elif not record.priced and call.model is not None and not call.model.upstream:
             # A name that only its client knows is no word for the log.
             state.notices.warn_once("unpriced", upstream=record.upstream)
+        if record.implausible:
+            served = {"upstream": record.upstream, "upstream_model": record.upstream_model}
+            state.notices.warn_once("implausible_usage", model=record.model, **served)
         if record.status == 200 and not record.client_left:
             reply = event.kept
             if reply is not None or event.not_kept is not None:

@@ -104,9 +104,11 @@ class Prices:
             return None
 
     def cost(self, model: str, upstream_model: str, usage: UsageLike) -> Cost | None:
-        """What `usage` costs; None where that is not known."""
+        """What `usage` costs; None where that is not known, or no amount that is believed."""
         try:
-            return self._policy.price(model, upstream_model, usage)
+            cost = self._policy.price(model, upstream_model, usage)
+            # What the ledger and limits do not take, nobody is shown.
+            return None if cost is None or in_picodollars(cost) is None else cost
         except Exception as error:
             self._failed(model, error)
             return None

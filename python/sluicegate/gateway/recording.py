@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import TypedDict
 
-from sluicegate._core import Ended, Fault, Outcome, Usage
+from sluicegate._core import Ended, Fault, Outcome
 from sluicegate.admission import Caller
 from sluicegate.gateway.call import Call, Run
 from sluicegate.gateway.state import Serving
@@ -13,26 +13,6 @@ from sluicegate.telemetry import RequestRecord, Result
 
 LONGEST_NAME = 128
 """Characters of a model's name that no configuration knows, in a record."""
-
-
-class CountedUsage:
-    """What is known of a reply that ended before its usage: the events that bore output, and any preview.
-
-    Input that nobody reported is 0 here, and not None, so that what was counted can be priced.
-    """
-
-    __slots__ = ("_preview", "output_tokens")
-
-    def __init__(self, output_tokens: int, preview: Usage | None) -> None:
-        self.output_tokens = output_tokens
-        self._preview = preview
-
-    @property
-    def input_tokens(self) -> int:
-        return 0 if self._preview is None else self._preview.input_tokens or 0
-
-    def __getattr__(self, name: str) -> int | None:
-        return None if self._preview is None else getattr(self._preview, name)
 
 
 def cannot_count(fault: Fault) -> bool:
@@ -119,16 +99,14 @@ def _charged(ended: Ended, call: Call, model: str) -> tuple[str | None, bool] | 
     """What a policy of the user's own says that it cost, and whether it knows. None: nothing to price."""
     outcome = ended.outcome
     usage = outcome.usage
-    if not outcome.attempts or (usage is None and not outcome.estimated):
+    if not outcome.attempts or usage is None:
         ended.charge(None)
         return None
     cost: Cost | None
-    if usage is not None and not outcome.estimated and usage == call.priced_usage:
+    if usage == call.priced_usage:
         cost = call.cost
     else:
-        known = usage if usage is not None and not outcome.estimated else None
-        asked = CountedUsage(outcome.counted_output, usage) if known is None else known
-        cost = call.serving.prices.cost(model, outcome.upstream_model, asked)
+        cost = call.serving.prices.cost(model, outcome.upstream_model, usage)
     ended.charge(None if cost is None else in_picodollars(cost))
     return None if cost is None else _plain(cost.total), cost is not None
 

@@ -29,7 +29,7 @@ def tell_engines(front: Front, serving: Serving) -> None:
         headers=sorted(shown),
         affinity=config.wants_affinity,
         affinity_header=config.routing.affinity_header,
-        input_tokens=limiter.wants_input,
+        input_tokens=limiter.wants_input or config.ledger is not None,
     )
 
 

@@ -12,6 +12,9 @@ EXACT = Context(prec=120)
 
 _MILLION = 1_000_000
 
+# The most that a request is believed to cost, 10,000 USD, in 10**-12 USD.
+_MOST = 10_000 * 10**12
+
 
 class Cost:
     """One request's cost in USD, exact.
@@ -180,12 +183,13 @@ def members(style: CostStyle, cost: Cost | None) -> bytes | None:
 def in_picodollars(cost: Cost) -> tuple[int, int, int, int, int, int] | None:
     """All of it, then what uncached input, cached input, what was written to a cache, output, and reasoning
     (which is a part of output) cost, in whole numbers of 10**-12 USD, each rounded half up. A price of the
-    request is in the whole only. None where one of them is negative, or has more than 63 bits.
+    request is in the whole only. None where one of them is negative, or above what a request is believed to
+    cost.
     """
     total, *parts = (cost.total, cost.input, cost.cached_input, cost.cache_write, cost.output, cost.reasoning)
     first, second, third, fourth, fifth = (picodollars(part) for part in parts)
     amounts = (picodollars(total), first, second, third, fourth, fifth)
-    return amounts if all(0 <= amount < 2**63 for amount in amounts) else None
+    return amounts if all(0 <= amount <= _MOST for amount in amounts) else None
 
 
 def _plain(amount: int, scale: int) -> str:

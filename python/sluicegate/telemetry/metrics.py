@@ -78,14 +78,14 @@ class _Place:
 
     __slots__ = (
         "cache_write", "cached_input", "client_blocked", "cost", "disconnects", "estimated", "first_token",
-        "input", "inter_token", "labels", "output", "reasoning", "unpriced",
+        "implausible", "input", "inter_token", "labels", "output", "reasoning", "unpriced",
     )  # fmt: skip
 
     def __init__(self, model: str, upstream: str) -> None:
         self.labels = (model, upstream)
         self.input = self.cached_input = self.cache_write = self.output = self.reasoning = 0
         self.cost = 0.0
-        self.unpriced = self.estimated = self.disconnects = 0
+        self.unpriced = self.estimated = self.implausible = self.disconnects = 0
         self.first_token = _Distribution(FIRST_TOKEN_BUCKETS)
         self.inter_token = _Distribution(INTER_TOKEN_BUCKETS)
         self.client_blocked = _Distribution(CLIENT_BLOCKED_BUCKETS)
@@ -189,6 +189,8 @@ class Metrics(Collector):
                 place.unpriced += 1
             if record.estimated:
                 place.estimated += 1
+            if record.implausible:
+                place.implausible += 1
 
     def dropped_lines(self, total: int) -> None:
         """`total` log lines were lost so far."""
@@ -281,7 +283,10 @@ class Metrics(Collector):
         unpriced = counter("sluicegate_unpriced_requests", "Requests with usage but without a price.")
         estimated = counter(
             "sluicegate_estimated_requests",
-            "Requests whose reply ended before its usage: output tokens are counted from events.",
+            "Requests whose upstream did not say all usage: output is counted by events, or input estimated.",
+        )
+        implausible = counter(
+            "sluicegate_implausible_usage", "Requests whose upstream said counts that no request has."
         )
         disconnects = counter(
             "sluicegate_client_disconnects", "Clients that left before the end of the reply."
@@ -306,13 +311,15 @@ class Metrics(Collector):
                 cost.add_metric(labels, place.cost)
                 unpriced.add_metric(labels, place.unpriced)
                 estimated.add_metric(labels, place.estimated)
+                implausible.add_metric(labels, place.implausible)
                 disconnects.add_metric(labels, place.disconnects)
                 first_token.add_metric(labels, *place.first_token.read())
                 inter_token.add_metric(labels, *place.inter_token.read())
                 client_blocked.add_metric(labels, *place.client_blocked.read())
             for kind, count in zip(_TOKEN_KINDS, counted, strict=True):
                 tokens.add_metric((*labels, kind), count)
-        yield from (tokens, cost, unpriced, estimated, disconnects, first_token, inter_token, client_blocked)
+        yield from (tokens, cost, unpriced, estimated, implausible, disconnects)
+        yield from (first_token, inter_token, client_blocked)
 
     def _add(self, endpoint: str, model: str, upstream: str) -> _Series:
         where = (model, upstream)

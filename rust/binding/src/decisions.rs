@@ -218,7 +218,8 @@ impl PyArrived {
 
     // By place: names would be looked up for each request.
     #[pyo3(signature = (
-        route, pricing, last, trial, after, headers, lease, entry, /, request=None, response_id=None, keep=None,
+        route, pricing, last, trial, after, headers, lease, entry, estimated_input, /, request=None,
+        response_id=None, keep=None,
     ))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Arguments of a Python method.
     fn forward(
@@ -231,6 +232,7 @@ impl PyArrived {
         headers: PyHeaders,
         lease: Option<&PyLease>,
         entry: Option<&PyEntry>,
+        estimated_input: Option<u64>,
         request: Option<&PyResponsesRequest>,
         response_id: Option<&str>,
         keep: Option<usize>,
@@ -250,6 +252,7 @@ impl PyArrived {
             response_id: response_id.map(Into::into),
             keep,
             tally: entry.and_then(PyEntry::take),
+            estimated_input,
         }))))
     }
 
@@ -377,9 +380,10 @@ impl PyEnded {
         lease.ended(
             py,
             usage.and_then(|usage| usage.input_tokens),
-            outcome.billed_output(),
+            usage.and_then(|usage| usage.output_tokens),
             known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total)),
             outcome.status >= 500,
+            outcome.estimated_input,
         )
     }
 

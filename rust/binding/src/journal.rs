@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use sluicegate_core::pricing::Cost;
-use sluicegate_core::usage::Usage;
-use sluicegate_journal::ledger::LedgerRow;
+use sluicegate_core::pricing::{Cost, MOST_COST};
+use sluicegate_core::usage::{MOST_TOKENS, Usage};
+use sluicegate_journal::ledger::{self, LedgerRow};
 use sluicegate_journal::{
     Abandoned, Attempt, Batch, Closing, Counts, Entry, Full, Journal, Opening, Settings, Sync,
 };
@@ -39,10 +39,14 @@ fn counts(usage: &Usage) -> Counts {
     }
 }
 
+// What is believed of an upstream is what the journal's files may say.
+const _: () = assert!(MOST_TOKENS == ledger::MOST_TOKENS && MOST_COST == ledger::MOST_COST);
+
 /// An entry as the relay sees it.
 pub(crate) struct Account {
     entry: Entry,
     opened: Instant,
+    is_accepted: bool,
     has_output: bool,
     /// What a price policy of the user's own says that it cost.
     charged: Option<[u64; 6]>,
@@ -50,8 +54,14 @@ pub(crate) struct Account {
 
 impl Tally for Account {
     fn attempt(&mut self, route: &Route) {
-        self.has_output = false;
+        (self.has_output, self.is_accepted) = (false, false);
         self.entry.attempt(&route.upstream.name, &route.model);
+    }
+
+    fn accepted(&mut self) {
+        if !std::mem::replace(&mut self.is_accepted, true) {
+            self.entry.accepted();
+        }
     }
 
     fn progress(&mut self, progress: Progress<'_>) {
@@ -71,11 +81,7 @@ impl Tally for Account {
     }
 
     fn close(&mut self, outcome: &Outcome) {
-        let mut usage = outcome.usage.as_ref().map(counts).unwrap_or_default();
-        if outcome.estimated {
-            usage.input = usage.input.or(Some(0));
-            usage.output = Some(outcome.counted_output);
-        }
+        let usage = outcome.usage.as_ref().map(counts).unwrap_or_default();
         let flag = |set: bool| Some(u64::from(set));
         let time = |time: Option<Duration>| time.map(micros);
         let asked: Duration = outcome.tries.iter().map(|tried| tried.took).sum();
@@ -198,8 +204,8 @@ impl PyJournal {
 
     // By place: names would be looked up for each request.
     #[pyo3(signature = (
-        arrived, route, model, requested_model, caller_id, caller, key_id, team, user_id, response_id=None,
-        run=None, /
+        arrived, route, model, requested_model, caller_id, caller, key_id, team, user_id, estimated_input,
+        response_id=None, run=None, /
     ))]
     #[allow(clippy::too_many_arguments)] // Arguments of a Python method.
     fn open(
@@ -213,6 +219,7 @@ impl PyJournal {
         key_id: Option<&str>,
         team: Option<&str>,
         user_id: Option<&str>,
+        estimated_input: Option<u64>,
         response_id: Option<&str>,
         run: Option<u64>,
     ) -> Option<PyEntry> {
@@ -222,7 +229,7 @@ impl PyJournal {
             run: Some(run.unwrap_or(1)),
             background: Some(run.is_some().into()),
             streamed: Some(arrived.asks_for_stream().into()),
-            estimated_input: arrived.input_tokens_estimate(),
+            estimated_input,
             estimated_output: None,
         };
         let about = arrived.about();
@@ -247,6 +254,7 @@ impl PyJournal {
             account: Mutex::new(Some(Box::new(Account {
                 entry,
                 opened: Instant::now(),
+                is_accepted: false,
                 has_output: false,
                 charged: None,
             }))),

@@ -51,6 +51,8 @@ pub(crate) struct PyLease {
     admitted: Moment,
     times: u32,
     tell: Option<Py<PyAny>>,
+    /// The rough input of which something is to be learnt.
+    rough: Mutex<Option<u64>>,
 }
 
 impl PyLease {
@@ -65,6 +67,7 @@ impl PyLease {
         Self {
             limits: limits.clone().unbind(),
             demand,
+            rough: Mutex::new(demand.learns),
             held: Mutex::new(Some(held)),
             admitted,
             times,
@@ -134,7 +137,14 @@ impl PyLease {
         headers(py, self.limits.get(), form, &self.admitted)
     }
 
-    #[pyo3(signature = (input, output, cost, *, failed))]
+    #[pyo3(signature = (rough, /))]
+    fn estimate_input(&self, rough: u64) -> u64 {
+        let mut learns = self.rough.lock().unwrap_or_else(PoisonError::into_inner);
+        *learns = learns.map(|_| rough);
+        self.limits.get().estimate_input(rough)
+    }
+
+    #[pyo3(signature = (input, output, cost, *, failed, estimated_input=false))]
     pub(crate) fn ended(
         &self,
         py: Python<'_>,
@@ -142,19 +152,24 @@ impl PyLease {
         output: Option<u64>,
         cost: Option<u64>,
         failed: bool,
+        estimated_input: bool,
     ) -> PyResult<()> {
         let Some(held) = self.take() else {
             return Ok(());
         };
-        if failed && output.unwrap_or(0) == 0 {
-            return self.settle(py, &held, &Used::default());
+        let failed = failed && output.unwrap_or(0) == 0;
+        let learns = *self.rough.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rough) = learns.filter(|_| !failed) {
+            let told = input.filter(|_| !estimated_input);
+            self.limits.get().learn(rough, told, output);
         }
-        if let Some(rough) = self.demand.learns {
-            self.limits.get().learn(rough, input, output);
-        }
-        // As the ledger adds rows up: what nobody has told is nothing, and no estimate takes its place.
+        // As the ledger adds rows up.
         let used = Used {
-            requests: self.demand.inner.requests,
+            requests: if failed {
+                0
+            } else {
+                self.demand.inner.requests
+            },
             tokens: Amount::from(input.unwrap_or(0)) + Amount::from(output.unwrap_or(0)),
             cost: cost.unwrap_or(0).into(),
         };

@@ -11,8 +11,8 @@ use pyo3::types::{PyString, PyTuple};
 use sluicegate_core::pricing::{Cost, Pricing};
 use sluicegate_core::usage::Usage;
 use sluicegate_limits::{
-    Amount, Calendar, Clock, Counter, Demand, Estimates, Held, Limit, Moment, Resource, Span, Unit,
-    Whose, admit, refused, take,
+    Amount, Calendar, Clock, Counter, Demand, Estimates, Excess, Held, Limit, Moment, Resource,
+    Span, Unit, Whose, admit, refused, take,
 };
 
 use crate::lease::{PyExcess, PyLease};
@@ -295,6 +295,19 @@ impl PyLimits {
         self.clock.get().now(py)
     }
 
+    pub(crate) fn estimate_input(&self, rough: u64) -> u64 {
+        unlocked(&self.estimates).input(&self.whose, rough)
+    }
+
+    /// The refusal, as Python has it; it takes back what the estimates have learnt where they alone refuse.
+    fn excess(this: &Bound<'_, Self>, excess: Excess, now: Moment) -> PyExcess {
+        if excess.by_estimate {
+            let limits = this.get();
+            unlocked(&limits.estimates).heal(&limits.whose);
+        }
+        PyExcess::new(this, excess, now)
+    }
+
     pub(crate) fn learn(&self, rough: u64, input: Option<u64>, output: Option<u64>) {
         unlocked(&self.estimates).learn(&self.whose, rough, input, output);
     }
@@ -390,7 +403,10 @@ impl PyLimits {
             let input = estimates.input(&self.whose, rough_input);
             (input, estimates.output(&self.whose, output_bound))
         };
-        let output = output_bound.filter(|_| self.by_maximum).unwrap_or(likely);
+        let most = output_bound.filter(|_| self.by_maximum);
+        let output = most.unwrap_or(likely);
+        let unlearnt = Estimates::unlearnt(rough_input, output_bound);
+        let unlearnt = (unlearnt.0.into(), most.unwrap_or(unlearnt.1).into());
         let cost = if self.counts_cost {
             price(input, output)?.unwrap_or(0)
         } else {
@@ -402,6 +418,7 @@ impl PyLimits {
             input: input.into(),
             output: output.into(),
             cost: cost.into(),
+            unlearnt,
         };
         Ok(Some(PyDemand {
             inner,
@@ -423,7 +440,7 @@ impl PyLimits {
                 let lease = PyLease::new(this, *demand, held, now, times, tell);
                 Bound::new(py, lease)?.into_any()
             }
-            Err(excess) => Bound::new(py, PyExcess::new(this, excess, now))?.into_any(),
+            Err(excess) => Bound::new(py, Self::excess(this, excess, now))?.into_any(),
         };
         Ok(found)
     }
@@ -467,8 +484,8 @@ impl PyLimits {
         over: Vec<(usize, Amount)>,
     ) -> PyResult<PyExcess> {
         let now = this.get().now(this.py())?;
-        let excess = refused(&this.get().inner, &over, &demand.inner, &now);
+        let excess = refused(&this.get().inner, &over, &demand.inner, &now, 1);
         let excess = excess.ok_or_else(|| PyValueError::new_err("no limit refuses"))?;
-        Ok(PyExcess::new(this, excess, now))
+        Ok(Self::excess(this, excess, now))
     }
 }

@@ -199,11 +199,6 @@ impl PyOutcome {
     }
 
     #[getter]
-    fn counted_output(&self) -> u64 {
-        self.inner.counted_output
-    }
-
-    #[getter]
     fn cost(&self) -> Option<String> {
         self.inner.cost.as_ref().map(|cost| cost.total())
     }

@@ -299,6 +299,11 @@ impl PyRecord {
     }
 
     #[getter]
+    fn implausible(&self) -> bool {
+        self.attempts.implausible
+    }
+
+    #[getter]
     fn cost(&self) -> Option<&str> {
         self.attempts.cost.as_deref()
     }

@@ -17,6 +17,7 @@ use crate::stored::{by_id, run};
 pub(crate) struct PyResponsesRequest {
     pub(crate) inner: Arc<ResponsesRequest>,
     affinity: OnceLock<Option<u64>>,
+    input_tokens: OnceLock<u64>,
 }
 
 impl PyResponsesRequest {
@@ -24,14 +25,17 @@ impl PyResponsesRequest {
         Self {
             inner,
             affinity: OnceLock::new(),
+            input_tokens: OnceLock::new(),
         }
     }
 
     /// Looked up here, since the deciding thread, which reads it later, must not spend the time.
-    fn with_affinity(inner: ResponsesRequest) -> Self {
-        let affinity = inner.affinity().into();
-        let inner = Arc::new(inner);
-        Self { inner, affinity }
+    fn looked_at(inner: ResponsesRequest) -> Self {
+        Self {
+            affinity: inner.affinity().into(),
+            input_tokens: inner.request().estimated_input_tokens().into(),
+            inner: Arc::new(inner),
+        }
     }
 
     pub(crate) fn affinity(&self) -> Option<u64> {
@@ -46,7 +50,7 @@ impl PyResponsesRequest {
         let body = Bytes::from_owner(body);
         let made = run(py, body.len(), || {
             let made = ResponsesRequest::parse(body, &Limits::default());
-            made.map(Self::with_affinity)
+            made.map(Self::looked_at)
         });
         made.map_err(|error| errors::parse_error(py, &error))
     }
@@ -97,6 +101,13 @@ impl PyResponsesRequest {
     }
 
     #[getter]
+    fn input_tokens_estimate(&self) -> u64 {
+        *self
+            .input_tokens
+            .get_or_init(|| self.inner.request().estimated_input_tokens())
+    }
+
+    #[getter]
     fn references(&self, py: Python<'_>) -> Vec<String> {
         run(py, self.inner.body().len(), || self.inner.references())
     }
@@ -106,7 +117,7 @@ impl PyResponsesRequest {
         let size = items.values().map(Bytes::len).sum::<usize>() + self.inner.body().len();
         let made = run(py, size, || {
             let made = self.inner.with_items(&items, &Limits::default());
-            made.map(Self::with_affinity)
+            made.map(Self::looked_at)
         });
         made.map_err(|error| errors::parse_error(py, &error))
     }
@@ -116,7 +127,7 @@ impl PyResponsesRequest {
         let size = items.iter().map(Bytes::len).sum::<usize>() + self.inner.body().len();
         let made = run(py, size, || {
             let made = self.inner.with_input_prefix(&items, &Limits::default());
-            made.map(Self::with_affinity)
+            made.map(Self::looked_at)
         });
         made.map_err(|error| errors::parse_error(py, &error))
     }

@@ -192,6 +192,7 @@ impl Forwarding {
             sink,
             director: Box::new(self.report),
             tally: self.forward.tally,
+            estimated_input: self.forward.estimated_input,
         }
     }
 }

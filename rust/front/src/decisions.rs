@@ -108,6 +108,8 @@ pub struct Forward {
     pub keep: Option<usize>,
     /// Who keeps the exchange's account.
     pub tally: Option<Box<dyn Tally>>,
+    /// The tokens of its input that are charged where nobody tells them.
+    pub estimated_input: Option<u64>,
 }
 
 /// An attempt failed with nothing sent to the client.

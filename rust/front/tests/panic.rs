@@ -157,6 +157,7 @@ fn forward(route: &Route, broken: bool) -> Forward {
         response_id: None,
         keep: None,
         tally: None,
+        estimated_input: None,
     }
 }
 

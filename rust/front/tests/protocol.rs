@@ -303,6 +303,7 @@ impl Decider {
                 response_id: None,
                 keep: None,
                 tally: None,
+                estimated_input: None,
             }))
         };
         let sender = arrived.answer;

@@ -88,6 +88,12 @@ impl Entry {
         self.store(FIRST_TOKEN, at);
     }
 
+    /// The upstream has the whole request, or has begun to reply: it may have used something from here on, of which
+    /// nothing is known yet.
+    pub fn accepted(&mut self) {
+        self.usage(&Counts::default(), false);
+    }
+
     /// The last usage that the upstream gave. `whole`: the reply has come to its end.
     pub fn usage(&mut self, usage: &Counts, whole: bool) {
         let (at, words) = used(usage, whole);

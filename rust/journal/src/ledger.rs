@@ -5,11 +5,11 @@ use crate::record::{
 };
 use crate::texts::Texts;
 
-/// No request has that many tokens. A count that an upstream made up must not make a sum of honest rows overflow, so
-/// what is above is not known.
-pub const MOST_TOKENS: u64 = 100_000_000_000;
+/// No request has more tokens of one kind: what upstreams say is held against the same bound before it comes here, and
+/// this is for what somebody puts into the journal's files. No sum of honest rows overflows, so.
+pub const MOST_TOKENS: u64 = 100_000_000;
 
-/// No request costs that much: 10,000 USD, in 10^-12 USD.
+/// No request costs more: 10,000 USD, in 10^-12 USD.
 pub const MOST_COST: u64 = 10_000 * 1_000_000_000_000;
 
 /// Of the texts that a record is closed with, the first so many take the place of opening texts: the upstream, and its
@@ -139,7 +139,7 @@ impl From<Row> for LedgerRow {
                 Self::new(id, opening, numbers, (usage, source), texts, attempts)
             }
             Ending::Interrupted(seen) => {
-                let used = what_was_used(&seen);
+                let used = what_was_used(&seen, opening.estimated_input);
                 let closing = Closing {
                     attempts: Some(seen.attempts),
                     bytes_in: Some(seen.bytes_in),
@@ -163,22 +163,29 @@ impl From<Row> for LedgerRow {
     }
 }
 
-/// Of a reply that nobody saw the end of: what its upstream said where that was all of it, else what was counted.
-fn what_was_used(seen: &Seen) -> (Counts, Source) {
-    match seen.usage {
-        Some(usage) if seen.whole => (usage, Source::Upstream),
-        None if seen.token_events == 0 => (Counts::default(), Source::None),
-        usage => {
-            let usage = usage.unwrap_or_default();
-            let counted = Counts {
-                input: usage.input.or(Some(0)),
-                output: Some(seen.token_events),
-                reasoning: usage.reasoning.map(|count| count.min(seen.token_events)),
-                ..usage
-            };
-            (counted, Source::Estimated)
-        }
+/// Of a reply that nobody saw the end of: what its upstream said where that was all of it, else what was counted, and
+/// `estimate` in place of an input that nobody has told. Before the upstream had the request, nothing was used.
+fn what_was_used(seen: &Seen, estimate: Option<u64>) -> (Counts, Source) {
+    let usage = seen.usage.unwrap_or_default();
+    let told = usage.input.filter(|input| *input > 0 || seen.whole);
+    let input = told.or(estimate.filter(|_| seen.usage.is_some()));
+    if seen.whole && input == told {
+        return (usage, Source::Upstream);
     }
+    let output = match usage.output {
+        Some(output) if seen.whole => output,
+        output => seen.token_events.max(output.unwrap_or(0)),
+    };
+    if input.is_none() && output == 0 {
+        return (Counts::default(), Source::None);
+    }
+    let used = Counts {
+        input: input.or(Some(0)),
+        output: Some(output),
+        reasoning: usage.reasoning.map(|count| count.min(output)),
+        ..usage
+    };
+    (used, Source::Estimated)
 }
 
 impl LedgerRow {

@@ -62,7 +62,7 @@ numbers! {
         background,
         /// The client asked for a stream.
         streamed,
-        /// Tokens.
+        /// Tokens, as they are charged where nobody tells them.
         estimated_input,
         /// Tokens.
         estimated_output,
@@ -140,7 +140,7 @@ numbers! {
         longest_gap,
         /// The whole exchange.
         duration,
-        /// The output is what was counted, and not what the upstream said.
+        /// Something of the usage is what was counted or estimated, and not what the upstream said.
         estimated,
         /// Body bytes from the upstream.
         bytes_in,
@@ -210,7 +210,8 @@ pub struct Seen {
     pub bytes_in: u64,
     /// When the first output came, in microseconds from the request's beginning.
     pub first_token: Option<u64>,
-    /// The last usage that the upstream gave.
+    /// The last usage that the upstream gave, all of it unknown where that has accepted the request and said nothing;
+    /// none: it may not have got the request.
     pub usage: Option<Counts>,
     /// The reply had come to its end, so that its usage is all of it.
     pub whole: bool,

@@ -70,6 +70,8 @@ pub struct Demand {
     pub output: Amount,
     /// 10⁻¹² USD.
     pub cost: Amount,
+    /// `input` and `output` of a caller of whom nothing is known.
+    pub unlearnt: (Amount, Amount),
 }
 
 impl Demand {
@@ -116,6 +118,8 @@ pub struct Excess {
     pub never: bool,
     /// Of the limit.
     pub used: Amount,
+    /// What is learnt of the caller refuses it: with nothing known, it would be let in.
+    pub by_estimate: bool,
 }
 
 /// All of the limits let `demand` in, and what it holds of each is given; or the one that does so last refuses it, and
@@ -139,7 +143,7 @@ pub fn admit(
             over.push((position, used));
         }
     }
-    match refused(limits, &over, demand, now) {
+    match refused(limits, &over, demand, now, times) {
         Some(excess) => Err(excess),
         None => Ok(take(limits, demand, now, times)),
     }
@@ -206,10 +210,19 @@ pub fn refused(
     over: &[(usize, Amount)],
     demand: &Demand,
     now: &Moment,
+    times: Amount,
 ) -> Option<Excess> {
+    let (input, output) = demand.unlearnt;
+    let unlearnt = Demand {
+        input,
+        output,
+        ..*demand
+    };
+    let mut by_estimate = true;
     let mut worst: Option<Excess> = None;
     for &(position, used) in over {
         let limit = limits.get(position)?.as_ref();
+        by_estimate &= fits(limit, used, &unlearnt, times);
         let (never, wanted) = match limit.resource {
             Resource::Tokens => (
                 demand.input > limit.amount,
@@ -222,12 +235,16 @@ pub fn refused(
             wait: limit.window.lock().wait(wanted, limit.amount, now),
             never,
             used,
+            by_estimate: false,
         };
         if worst.is_none_or(|worst| (excess.never, excess.wait) > (worst.never, worst.wait)) {
             worst = Some(excess);
         }
     }
-    worst
+    worst.map(|worst| Excess {
+        by_estimate,
+        ..worst
+    })
 }
 
 /// A request is over that held so much of each limit, and has used this. Gives the positions of the limits of which it

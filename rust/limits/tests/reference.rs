@@ -126,7 +126,7 @@ proptest! {
                     prop_assert_eq!(told.map_or(0, |(_, change)| change.amount), more);
                 }
             } else {
-                let demand = Demand { requests: 1, concurrent: 1, input, output, cost: input + output };
+                let demand = Demand { requests: 1, concurrent: 1, input, output, cost: input + output, unlearnt: (input, output) };
                 if let Ok(held) = admit(&limits, &demand, &now, times) {
                     for (slot, held) in held.iter().enumerate() {
                         expected[slot] += held.amount * if slot == 2 { 1 } else { times };

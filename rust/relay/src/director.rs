@@ -91,6 +91,6 @@ pub(crate) struct ByRates<'a>(pub(crate) &'a pricing::Pricing);
 
 impl Pricer for ByRates<'_> {
     fn price(&mut self, usage: &Usage) -> Option<Members> {
-        self.0.price(usage).1
+        self.0.charge(usage).1
     }
 }

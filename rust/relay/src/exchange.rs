@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::header::HeaderMap;
@@ -101,6 +103,8 @@ pub struct Exchange {
     pub director: Box<dyn Director>,
     /// Who keeps its account.
     pub tally: Option<Box<dyn Tally>>,
+    /// The tokens of its input that are charged where nobody tells them.
+    pub estimated_input: Option<u64>,
 }
 
 /// How one attempt ended.
@@ -128,6 +132,7 @@ struct Session {
     sink: Option<Sink>,
     director: Box<dyn Director>,
     tally: Option<Box<dyn Tally>>,
+    estimated_input: Option<u64>,
     pricing: Pricing,
     engine: Engine,
     started: Instant,
@@ -172,6 +177,7 @@ impl Exchange {
             sink: Some(self.sink),
             director: self.director,
             tally: self.tally,
+            estimated_input: self.estimated_input,
             pricing: self.attempt.pricing.clone(),
             engine: engine.clone(),
             started: self.started,
@@ -243,6 +249,8 @@ impl Session {
                     ..fault
                 },
             };
+            // Any input could be had for nothing if no time were as good as no answer.
+            self.outcome.accepted &= fault.kind == FaultKind::ClientTimeout;
             let took = self.started.elapsed().saturating_sub(began);
             if let Some(last) = self.outcome.tries.last_mut() {
                 last.failed(&fault, took);
@@ -415,7 +423,13 @@ impl Session {
             if let AskedBody::Json(_) = given.body {
                 headers::name_json(http.headers_mut());
             }
-            let response = match self.send(http, fresh, &upstream, &mut progress).await {
+            let sent = Arc::new(AtomicBool::new(false));
+            http.body_mut().tell_sent(&sent);
+            let answer = self
+                .send(http, fresh, &upstream, &sent, &mut progress)
+                .await;
+            self.outcome.accepted = sent.load(Ordering::Acquire);
+            let response = match answer {
                 Sent::Left => return Tried::Left,
                 Sent::Failed(error) => {
                     match self.upload().and_then(Upload::broken) {
@@ -441,6 +455,7 @@ impl Session {
             if response.status().is_success() {
                 break response;
             }
+            self.outcome.accepted = false;
             if self.leaving.departed() {
                 return Tried::Left;
             }
@@ -459,6 +474,7 @@ impl Session {
             fault.body = error_body::kept(fault.body);
             return Tried::Failed(fault);
         };
+        self.accept();
         let plan = self.plan(route, &form, response.headers());
         // A stream that is held must not hold the request that it came from.
         drop(form);
@@ -472,20 +488,39 @@ impl Session {
         self.relay(response, attempt, plan, progress).await
     }
 
+    /// The upstream has the whole request, or has begun to reply.
+    fn accept(&mut self) {
+        self.outcome.accepted = true;
+        if let Some(tally) = &mut self.tally {
+            tally.accepted();
+        }
+    }
+
+    /// `sent`: set once the request's body has been given to the upstream's connection.
     async fn send(
         &mut self,
         request: HttpRequest<RequestBody>,
         fresh: bool,
         upstream: &Arc<Upstream>,
+        sent: &AtomicBool,
         progress: &mut Progress,
     ) -> Sent {
         let mut responding = pin!(upstream.send(request, fresh));
+        // Without an account nobody has to know before there is an answer.
+        let mut told = self.tally.is_none();
         loop {
+            let waiting = std::future::poll_fn(|cx| match responding.as_mut().poll(cx) {
+                Poll::Pending if !told && sent.load(Ordering::Acquire) => {
+                    told = true;
+                    Poll::Ready(None)
+                }
+                polled => polled.map(Some),
+            });
             let (limit, late) = match upstream.deadlines.next(progress) {
                 Some((at, kind)) => (Some(at), kind),
                 None => (None, FaultKind::TotalTimeout),
             };
-            let attended = self.attend(responding.as_mut(), limit, true).await;
+            let attended = self.attend(pin!(waiting), limit, true).await;
             // Its deadlines are for the upstream: while the client was sending, it could not answer.
             let came = self.upload().and_then(Upload::came);
             let waited = came.map_or(Duration::ZERO, |came| {
@@ -494,8 +529,12 @@ impl Session {
             progress.started += waited;
             progress.first += waited;
             return match attended {
-                Attended::Done(Ok(response)) => Sent::Head(response),
-                Attended::Done(Err(error)) => Sent::Failed(error),
+                Attended::Done(None) => {
+                    self.accept();
+                    continue;
+                }
+                Attended::Done(Some(Ok(response))) => Sent::Head(response),
+                Attended::Done(Some(Err(error))) => Sent::Failed(error),
                 Attended::Left => Sent::Left,
                 Attended::Closing => Sent::Failed(SendError::of(FaultKind::Shutdown)),
                 Attended::Late if !waited.is_zero() && !upstream.deadlines.is_over(progress) => {

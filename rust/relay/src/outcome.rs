@@ -77,7 +77,7 @@ pub struct Outcome {
     pub attempts: u32,
     /// The client was sent an event stream.
     pub streamed: bool,
-    /// The last value that the upstream gave.
+    /// What is charged: the last value that the upstream gave, and what stands in place of what it has not said.
     pub usage: Option<Usage>,
     /// The first finish reason of the reply.
     pub finish_reason: Option<Box<str>>,
@@ -117,10 +117,12 @@ pub struct Outcome {
     pub tries: Vec<Try>,
     /// The `code` of an error that was answered without asking anybody.
     pub code: Option<&'static str>,
-    /// The reply ended before its usage: what counts is what was seen.
+    /// The upstream had the whole request, or had begun to reply, and did not refuse it or fail then.
+    pub accepted: bool,
+    /// Something of the usage is not what the upstream said: output was counted from events, or input estimated.
     pub estimated: bool,
-    /// The output tokens of an estimate: the events that bore some.
-    pub counted_output: u64,
+    /// The input is an estimate.
+    pub estimated_input: bool,
     /// The `code` of the gateway's own error that the client was answered with once attempts had failed.
     pub answered: Option<Box<str>>,
     /// What it cost, where the pricing is known here.
@@ -136,40 +138,52 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The output that is billed: what was counted, where that is an estimate, or else what the upstream said.
-    #[must_use]
-    pub fn billed_output(&self) -> Option<u64> {
-        if self.estimated {
-            return Some(self.counted_output);
-        }
-        self.usage.as_ref()?.output_tokens
-    }
-
-    /// Settle whether usage is an estimate, and what it cost.
+    /// Settle what was used, and what it cost. `estimate`: of the input, where the request has one; `counts`: a whole
+    /// reply says its usage; `by_client`: the client has ended it, by leaving or by the time that it gave.
     ///
-    /// A reply that was cut off before its usage is billed by the events that bore output, where they are more than was
-    /// reported; input that was not reported counts as 0 then, so that the counted output can be priced.
-    pub(crate) fn bill(&mut self, pricing: &Pricing) {
+    /// What the upstream has said of a whole reply holds. Of one that was cut off, or says nothing, the events that
+    /// bore output are counted, where they are more; and the estimate stands for an input that nobody has told, where
+    /// the upstream had accepted the request, unless it failed before any output.
+    pub(crate) fn bill(
+        &mut self,
+        pricing: &Pricing,
+        estimate: Option<u64>,
+        counts: bool,
+        by_client: bool,
+    ) {
         let cut_off = self.finish_reason.is_none() && (self.client_left || self.fault.is_some());
-        let reported = self.usage.as_ref().and_then(|usage| usage.output_tokens);
-        let counted = self.token_events;
-        self.estimated =
-            (self.usage.is_none() || cut_off) && counted > reported.unwrap_or(0) && self.events > 0;
-        let estimate = self.estimated.then(|| {
-            self.counted_output = counted;
-            let usage = self.usage.clone().unwrap_or_default();
-            Usage {
-                input_tokens: Some(usage.input_tokens.unwrap_or(0)),
-                output_tokens: Some(counted),
-                ..usage
-            }
+        let known = self.usage.as_ref();
+        let (input, output) = known.map_or((None, None), |usage| {
+            // A preview may say 0 until the input is counted.
+            let input = usage.input_tokens.filter(|input| *input > 0 || !cut_off);
+            (input, usage.output_tokens)
         });
-        let (Some(usage), Pricing::Rates(rates)) =
-            (estimate.as_ref().or(self.usage.as_ref()), pricing)
-        else {
+        let counted = self.token_events;
+        let counts_output =
+            (output.is_none() || cut_off) && counted > output.unwrap_or(0) && self.events > 0;
+        let implausible = known.is_some_and(|usage| usage.implausible);
+        let owed = self.accepted && (by_client || self.fault.is_none() || counted > 0);
+        let charged = estimate.filter(|_| owed && (counts || cut_off || implausible));
+        self.estimated_input = input.is_none() && charged.is_some();
+        self.estimated = counts_output || self.estimated_input;
+        if self.estimated {
+            let output = if counts_output {
+                counted
+            } else {
+                output.unwrap_or(0)
+            };
+            let usage = self.usage.take().unwrap_or_default();
+            self.usage = Some(Usage {
+                input_tokens: input.or(charged).or(Some(0)),
+                output_tokens: Some(output),
+                reasoning_tokens: usage.reasoning_tokens.map(|tokens| tokens.min(output)),
+                ..usage
+            });
+        }
+        let (Some(usage), Pricing::Rates(rates)) = (&self.usage, pricing) else {
             return;
         };
-        let (cost, _) = rates.price(usage);
+        let (cost, _) = rates.charge(usage);
         self.price_id = rates.id().cloned();
         self.unpriced = cost.is_none();
         self.cost = cost.map(Box::new);
@@ -217,14 +231,122 @@ mod tests {
         }
     }
 
-    fn billed(mut outcome: Outcome, pricing: &Pricing) -> (bool, u64, Option<Box<str>>, bool) {
-        outcome.bill(pricing);
-        (
-            outcome.estimated,
-            outcome.counted_output,
-            outcome.cost.map(|cost| cost.total().into()),
-            outcome.unpriced,
-        )
+    /// Whether something is estimated, the output that is charged, what it cost, and whether that is not known.
+    fn billed(
+        mut outcome: Outcome,
+        pricing: &Pricing,
+    ) -> (bool, Option<u64>, Option<Box<str>>, bool) {
+        let by_client = outcome.client_left;
+        outcome.bill(pricing, None, true, by_client);
+        let output = outcome.usage.and_then(|usage| usage.output_tokens);
+        let cost = outcome.cost.map(|cost| cost.total().into());
+        (outcome.estimated, output, cost, outcome.unpriced)
+    }
+
+    /// What is charged where the input is estimated to be 500 tokens.
+    fn charged(mut outcome: Outcome, counts: bool) -> Option<(Option<u64>, Option<u64>, bool)> {
+        let by_client = outcome.client_left;
+        outcome.bill(&rates(), Some(500), counts, by_client);
+        let usage = outcome.usage?;
+        let cost = (usage.input_tokens?, usage.output_tokens.unwrap_or(0));
+        let total = format!("{:.6}", (cost.0 + 4 * cost.1) as f64 / 1e6);
+        let total = total.trim_end_matches('0').trim_end_matches('.');
+        assert_eq!(
+            outcome.cost?.total(),
+            total,
+            "it is priced as it is charged"
+        );
+        assert!(outcome.estimated || !outcome.estimated_input);
+        Some((
+            usage.input_tokens,
+            usage.output_tokens,
+            outcome.estimated_input,
+        ))
+    }
+
+    #[test]
+    fn an_input_that_nobody_told_is_charged_by_its_estimate_once_it_was_accepted() {
+        let accepted = Outcome {
+            accepted: true,
+            ..cut_off()
+        };
+        assert_eq!(
+            charged(accepted.clone(), true),
+            Some((Some(500), Some(7), true))
+        );
+        assert_eq!(
+            charged(accepted.clone(), false),
+            Some((Some(500), Some(7), true))
+        );
+        let silent = Outcome {
+            status: 499,
+            client_left: true,
+            accepted: true,
+            ..Outcome::default()
+        };
+        assert_eq!(
+            charged(silent.clone(), true),
+            Some((Some(500), Some(0), true))
+        );
+        let unsent = Outcome {
+            accepted: false,
+            ..silent
+        };
+        assert_eq!(charged(unsent, true), None);
+        let mut late = Outcome {
+            status: 504,
+            accepted: true,
+            fault: Some(Fault::new(FaultKind::TotalTimeout, "up")),
+            ..Outcome::default()
+        };
+        assert_eq!(
+            charged(late.clone(), true),
+            None,
+            "the upstream was too slow"
+        );
+        late.bill(&rates(), Some(500), true, true);
+        let paid = late.usage.and_then(|usage| usage.input_tokens);
+        assert_eq!(paid, Some(500), "the client gave it no time");
+        let broken = Outcome {
+            client_left: false,
+            fault: Some(Fault::new(FaultKind::Truncated, "up")),
+            ..accepted.clone()
+        };
+        assert_eq!(charged(broken, true), Some((Some(500), Some(7), true)));
+        let preview = |input| Outcome {
+            usage: Some(usage(Some(input), Some(1))),
+            ..accepted.clone()
+        };
+        assert_eq!(charged(preview(0), true), Some((Some(500), Some(7), true)));
+        assert_eq!(charged(preview(90), true), Some((Some(90), Some(7), false)));
+    }
+
+    #[test]
+    fn a_whole_reply_without_usage_is_charged_for_its_input_where_such_replies_have_one() {
+        let whole = Outcome {
+            status: 200,
+            accepted: true,
+            finish_reason: Some("stop".into()),
+            ..Outcome::default()
+        };
+        assert_eq!(
+            charged(whole.clone(), true),
+            Some((Some(500), Some(0), true))
+        );
+        assert_eq!(charged(whole.clone(), false), None, "speech has no tokens");
+        let said = |usage| Outcome {
+            usage: Some(usage),
+            ..whole.clone()
+        };
+        let told = said(usage(Some(0), Some(0)));
+        assert_eq!(charged(told, true), Some((Some(0), Some(0), false)));
+        let made_up = said(Usage {
+            implausible: true,
+            ..usage(None, Some(3))
+        });
+        let expected = Some((Some(500), Some(3), true));
+        assert_eq!(charged(made_up.clone(), true), expected);
+        assert_eq!(charged(made_up, false), expected);
     }
 
     #[test]
@@ -238,7 +360,7 @@ mod tests {
             client_left: false,
             ..outcome.clone()
         };
-        let expected = (false, 0, Some("0.000112".into()), false);
+        let expected = (false, Some(3), Some("0.000112".into()), false);
         assert_eq!(billed(whole, &rates()), expected);
         assert_eq!(
             billed(outcome, &rates()),
@@ -249,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_client_that_leaves_pays_for_what_was_counted() {
-        let expected = (true, 7, Some("0.000028".into()), false);
+        let expected = (true, Some(7), Some("0.000028".into()), false);
         assert_eq!(billed(cut_off(), &rates()), expected);
         let broken = Outcome {
             client_left: false,
@@ -265,10 +387,10 @@ mod tests {
             usage: Some(usage(Some(100), output)),
             ..cut_off()
         };
-        let raised = (true, 7, Some("0.000128".into()), false);
+        let raised = (true, Some(7), Some("0.000128".into()), false);
         assert_eq!(billed(preview(Some(1)), &rates()), raised);
         assert_eq!(billed(preview(None), &rates()), raised);
-        let told = (false, 0, Some("0.000136".into()), false);
+        let told = (false, Some(9), Some("0.000136".into()), false);
         assert_eq!(
             billed(preview(Some(9)), &rates()),
             told,
@@ -285,7 +407,7 @@ mod tests {
         };
         assert_eq!(
             billed(silent, &rates()),
-            (true, 7, Some("0.000028".into()), false)
+            (true, Some(7), Some("0.000028".into()), false)
         );
     }
 
@@ -299,7 +421,7 @@ mod tests {
         };
         assert_eq!(
             billed(merged, &rates()),
-            (false, 0, Some("0.000018".into()), false)
+            (false, Some(2), Some("0.000018".into()), false)
         );
     }
 
@@ -309,17 +431,20 @@ mod tests {
             usage: Some(usage(Some(0), Some(0))),
             ..Outcome::default()
         };
-        assert_eq!(billed(zero, &rates()), (false, 0, Some("0".into()), false));
+        assert_eq!(
+            billed(zero, &rates()),
+            (false, Some(0), Some("0".into()), false)
+        );
         assert_eq!(
             billed(Outcome::default(), &rates()),
-            (false, 0, None, false),
+            (false, None, None, false),
             "nothing was used"
         );
     }
 
     #[test]
     fn what_has_no_price_is_said_to_have_none() {
-        assert_eq!(billed(cut_off(), &no_rates()), (true, 7, None, true));
+        assert_eq!(billed(cut_off(), &no_rates()), (true, Some(7), None, true));
         let reported = Outcome {
             usage: Some(usage(Some(10), Some(5))),
             finish_reason: Some("stop".into()),
@@ -327,11 +452,17 @@ mod tests {
         };
         assert_eq!(
             billed(reported.clone(), &no_rates()),
-            (false, 0, None, true)
+            (false, Some(5), None, true)
         );
         // A price policy that is asked gives the cost later.
-        assert_eq!(billed(reported, &Pricing::Asked), (false, 0, None, false));
-        assert_eq!(billed(cut_off(), &Pricing::Asked), (true, 7, None, false));
+        assert_eq!(
+            billed(reported, &Pricing::Asked),
+            (false, Some(5), None, false)
+        );
+        assert_eq!(
+            billed(cut_off(), &Pricing::Asked),
+            (true, Some(7), None, false)
+        );
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub trait Tally: Send + Sync {
     /// An upstream is about to hear of the request.
     fn attempt(&mut self, route: &Route);
 
+    /// The upstream has the whole request, or has begun to reply. It may be said more than once.
+    fn accepted(&mut self);
+
     /// Something of the reply has come.
     fn progress(&mut self, progress: Progress<'_>);
 

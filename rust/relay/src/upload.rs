@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -144,6 +145,7 @@ impl Upload {
             first,
             rest: self.coming.clone(),
             left: size,
+            sent: None,
         }
     }
 }
@@ -154,6 +156,15 @@ pub(crate) struct RequestBody {
     rest: Option<Arc<Mutex<Coming>>>,
     /// Bytes that follow, where they are known.
     left: Option<u64>,
+    /// Set once all of it was given away.
+    sent: Option<Arc<AtomicBool>>,
+}
+
+impl RequestBody {
+    /// Have `sent` set once all of it was given away. One that is empty is never asked for.
+    pub(crate) fn tell_sent(&mut self, sent: &Arc<AtomicBool>) {
+        self.sent = Some(Arc::clone(sent));
+    }
 }
 
 impl From<Bytes> for RequestBody {
@@ -162,6 +173,7 @@ impl From<Bytes> for RequestBody {
             left: Some(whole.len() as u64),
             first: whole,
             rest: None,
+            sent: None,
         }
     }
 }
@@ -200,6 +212,14 @@ impl Body for RequestBody {
         };
         if let Some(Ok(data)) = &frame {
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        }
+        let is_whole = match &frame {
+            None => true,
+            Some(Ok(_)) => self.rest.is_none(),
+            Some(Err(Incomplete)) => false,
+        };
+        if is_whole && let Some(sent) = &self.sent {
+            sent.store(true, Ordering::Release);
         }
         Poll::Ready(frame.map(|frame| frame.map(Frame::data)))
     }

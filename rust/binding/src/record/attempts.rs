@@ -51,6 +51,8 @@ pub(super) struct Attempts {
     #[pyo3(default)]
     pub(super) estimated: bool,
     #[pyo3(default)]
+    pub(super) implausible: bool,
+    #[pyo3(default)]
     pub(super) cost: Option<String>,
     #[pyo3(default)]
     pub(super) upstream_cost: Option<String>,
@@ -94,9 +96,10 @@ impl Attempts {
             input_tokens: tokens(|usage| usage.input_tokens),
             cached_input_tokens: tokens(|usage| usage.cached_input_tokens),
             cache_write_tokens: tokens(|usage| usage.cache_write_tokens),
-            output_tokens: outcome.billed_output(),
+            output_tokens: tokens(|usage| usage.output_tokens),
             reasoning_tokens: tokens(|usage| usage.reasoning_tokens),
             estimated: outcome.estimated,
+            implausible: usage.is_some_and(|usage| usage.implausible),
             cost: outcome.cost.as_ref().map(|cost| cost.total()),
             upstream_cost: usage.and_then(|usage| owned(&usage.upstream_cost)),
             unpriced: outcome.unpriced,
@@ -158,6 +161,7 @@ impl Attempts {
         line.number_of("output_tokens", self.output_tokens);
         line.number_of("reasoning_tokens", self.reasoning_tokens);
         line.flag_where("estimated", self.estimated);
+        line.flag_where("implausible", self.implausible);
         line.text_of("cost", self.cost.as_deref());
         line.text_of("upstream_cost", self.upstream_cost.as_deref());
         line.flag_where("unpriced", self.unpriced);

@@ -14,6 +14,9 @@ pub(super) const MILLIONTHS: usize = 6;
 /// Decimal digits of a trillionth, in which a ledger counts.
 const PICO: usize = 12;
 
+/// The most that a request is believed to cost, 10,000 USD, in 10^-12 USD. More is made up, and not known then.
+pub const MOST_COST: u64 = 10_000 * 1_000_000_000_000;
+
 /// The form in which a usage object shows its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostStyle {
@@ -108,7 +111,7 @@ impl Cost {
     /// All of it, then what uncached input, cached input, what was written to a cache, output, and reasoning (which is
     /// a part of output) cost, in whole numbers of 10⁻¹² USD: exact for prices of at most six decimals a million
     /// tokens, otherwise each rounded half up. A price of the request is in the whole only. None where one of them is
-    /// not a number of 63 bits.
+    /// above [`MOST_COST`].
     #[must_use]
     pub fn in_picodollars(&self) -> Option<[u64; 6]> {
         let Parts {
@@ -135,7 +138,8 @@ impl Cost {
             } else {
                 amount.checked_mul(unit)?
             };
-            *slot = i64::try_from(amount).ok()?.unsigned_abs();
+            let amount = u64::try_from(amount).ok();
+            *slot = amount.filter(|amount| *amount <= MOST_COST)?;
         }
         Some(whole)
     }

@@ -9,7 +9,7 @@ mod rates;
 
 use std::sync::Arc;
 
-pub use cost::{Cost, CostStyle};
+pub use cost::{Cost, CostStyle, MOST_COST};
 pub use rates::{RateError, Rates, Tariff};
 
 use crate::cost::Members;
@@ -69,7 +69,18 @@ impl Pricing {
     /// where the style adds none.
     #[must_use]
     pub fn price(&self, usage: &Usage) -> (Option<Cost>, Option<Members>) {
-        match self.cost(usage) {
+        self.shown(self.cost(usage))
+    }
+
+    /// The same of what is charged: a cost that is above [`MOST_COST`] is not known.
+    #[must_use]
+    pub fn charge(&self, usage: &Usage) -> (Option<Cost>, Option<Members>) {
+        let cost = self.cost(usage);
+        self.shown(cost.filter(|cost| cost.in_picodollars().is_some()))
+    }
+
+    fn shown(&self, cost: Option<Cost>) -> (Option<Cost>, Option<Members>) {
+        match cost {
             Some(cost) => (Some(cost), cost.members(self.style)),
             None => (None, self.style.unknown()),
         }

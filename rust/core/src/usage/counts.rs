@@ -1,5 +1,7 @@
 //! The numbers of usage objects, each dialect's in its own terms, and the rule by which newer ones are taken in.
 
+use super::MOST_TOKENS;
+
 /// A number that some dialect reports. The same quantity under another name, or with another relation to its whole, is
 /// another count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +71,16 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What was reported as `count`.
+    /// What was reported as `count`, where that can be.
     pub(crate) fn get(&self, count: Count) -> Option<u64> {
-        self.values.get(count as usize).copied().flatten()
+        let value = self.values.get(count as usize).copied().flatten();
+        value.filter(|value| *value <= MOST_TOKENS)
+    }
+
+    /// Whether some count cannot be.
+    pub(crate) fn are_implausible(&self) -> bool {
+        let mut reported = self.values.iter().flatten();
+        reported.any(|value| *value > MOST_TOKENS)
     }
 
     /// Takes in a newer value: the last that is not zero stays, and zero differs from absent. Events are never summed,

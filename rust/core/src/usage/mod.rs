@@ -23,6 +23,13 @@ pub use dialect::{Dialect, UnknownDialect};
 pub(crate) use report::{Report, Within, counted};
 pub(crate) use tally::Tally;
 
+/// The most tokens of one kind that a reply is believed to have, 100 million.
+///
+/// The largest context that a model is served with has 10 million (Llama 4 Scout), and no tokenizer makes more tokens
+/// of a text than it has bytes, of which a request has at most [`MAX_DOCUMENT`](crate::limits::MAX_DOCUMENT). What is
+/// above is made up, and taken for not reported: it is priced, charged and learnt from nowhere.
+pub const MOST_TOKENS: u64 = 100_000_000;
+
 /// Token counts of one reply. Input includes what was read from and written to the cache, output includes reasoning.
 /// `None` is "not reported", which is not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +58,8 @@ pub struct Usage {
     pub upstream_cost: Option<Box<str>>,
     /// The member that held it (`cost`, `cost_in_usd_ticks`, …), which gives its unit.
     pub upstream_cost_field: Option<&'static str>,
+    /// Some count was above [`MOST_TOKENS`]: it is None here.
+    pub implausible: bool,
 }
 
 impl Usage {

@@ -2,7 +2,7 @@
 //! reasoning in the output) is decided here only.
 
 use super::counts::{Count, Counts};
-use super::{Dialect, Usage};
+use super::{Dialect, MOST_TOKENS, Usage};
 
 /// Whether a total includes one of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
     if counts.is_empty() {
         return None;
     }
+    let mut implausible = counts.are_implausible();
     let summed = counts.summed();
     let counts = summed.as_ref().unwrap_or(counts);
     let get = |count| counts.get(count);
@@ -103,6 +104,10 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
         }
     }
 
+    // Each part may be plausible, and their sum not.
+    for sum in [&mut input, &mut output, &mut reasoning] {
+        implausible |= sum.take_if(|sum| *sum > MOST_TOKENS).is_some();
+    }
     Some(Usage {
         input_tokens: input,
         cached_input_tokens: first_of([
@@ -120,6 +125,7 @@ pub(crate) fn settle(counts: &Counts, dialect: Option<Dialect>) -> Option<Usage>
         output_image_tokens: get(Count::OutputImage),
         upstream_cost: None,
         upstream_cost_field: None,
+        implausible,
     })
 }
 

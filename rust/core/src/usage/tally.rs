@@ -69,3 +69,46 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::MOST_TOKENS;
+
+    fn told(counts: &[(Count, u64)], dialect: Option<Dialect>) -> (Option<u64>, Option<u64>, bool) {
+        let mut tally = Tally::new(dialect);
+        for &(count, value) in counts {
+            tally.set(count, value);
+        }
+        let usage = tally.usage().unwrap_or_default();
+        (usage.input_tokens, usage.output_tokens, usage.implausible)
+    }
+
+    #[test]
+    fn a_count_that_no_request_has_is_not_reported() {
+        use Count::{Cached, Completion, Prompt, Thoughts, Total};
+        let made_up = 1_000_000_000_000_000;
+        assert_eq!(
+            told(&[(Prompt, MOST_TOKENS), (Completion, 7)], None),
+            (Some(MOST_TOKENS), Some(7), false)
+        );
+        assert_eq!(
+            told(&[(Prompt, made_up), (Completion, 7)], None),
+            (None, Some(7), true)
+        );
+        // Nor is what would be made of it.
+        for dialect in [None, Some(Dialect::Gemini)] {
+            let counts = [(Prompt, 14), (Completion, 7), (Total, made_up)];
+            assert_eq!(told(&counts, dialect), (Some(14), Some(7), true));
+        }
+        assert_eq!(
+            told(&[(Prompt, 14), (Cached, u64::MAX)], None),
+            (Some(14), None, true)
+        );
+        let sum = [(Completion, MOST_TOKENS), (Thoughts, MOST_TOKENS)];
+        assert_eq!(told(&sum, None), (None, None, true));
+        // The last count holds, whatever came before it.
+        let corrected = [(Prompt, made_up), (Prompt, 14)];
+        assert_eq!(told(&corrected, None), (Some(14), None, false));
+    }
+}

@@ -89,10 +89,15 @@ fn what_the_upstream_says_in_the_end_takes_the_place_of_what_was_asked() {
 }
 
 fn interrupted(seen: Seen) -> LedgerRow {
+    interrupted_with(seen, None)
+}
+
+fn interrupted_with(seen: Seen, estimated_input: Option<u64>) -> LedgerRow {
     LedgerRow::from(Row {
         id: 1,
         opening: Opening {
             streamed: Some(1),
+            estimated_input,
             ..Opening::default()
         },
         texts: [None::<&str>; OPENING_TEXTS.len()].into_iter().collect(),
@@ -140,6 +145,38 @@ fn usage_of_what_nobody_saw_the_end_of() {
         (counted.usage, counted.source),
         (expected, Source::Estimated)
     );
+}
+
+#[test]
+fn an_input_that_nobody_told_is_its_estimate_once_the_upstream_had_the_request() {
+    let charged = |usage: Option<Counts>, token_events, whole| {
+        let seen = Seen {
+            attempts: 1,
+            usage,
+            token_events,
+            whole,
+            ..Seen::default()
+        };
+        let row = interrupted_with(seen, Some(500));
+        (row.usage.input, row.usage.output, row.source)
+    };
+    let told = |input| {
+        Some(Counts {
+            input: Some(input),
+            output: Some(2),
+            ..Counts::default()
+        })
+    };
+    let accepted = Some(Counts::default());
+    let estimated = Source::Estimated;
+    assert_eq!(charged(None, 0, false), (None, None, Source::None));
+    assert_eq!(charged(accepted, 0, false), (Some(500), Some(0), estimated));
+    assert_eq!(charged(accepted, 7, false), (Some(500), Some(7), estimated));
+    // A preview may say 0 until the input is counted.
+    assert_eq!(charged(told(0), 7, false), (Some(500), Some(7), estimated));
+    assert_eq!(charged(told(90), 7, false), (Some(90), Some(7), estimated));
+    let said = (Some(90), Some(2), Source::Upstream);
+    assert_eq!(charged(told(90), 7, true), said);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use sluicegate_core::api::Api;
 use sluicegate_core::pipeline::{Pipeline, ReplyPlan};
 use sluicegate_core::protocols::{self, ClientProtocol, UpstreamSide};
 use sluicegate_core::sse::encode;
@@ -135,7 +136,13 @@ impl Session {
             return;
         }
         self.outcome.duration = self.started.elapsed();
-        self.outcome.bill(&self.pricing);
+        // Speech, images and the like have no tokens, unless their upstream says so.
+        let counts = self.api != Api::Other;
+        let fault = self.outcome.fault.as_ref();
+        let by_client = self.outcome.client_left
+            || fault.is_some_and(|fault| fault.kind == FaultKind::ClientTimeout);
+        self.outcome
+            .bill(&self.pricing, self.estimated_input, counts, by_client);
         let took = self.outcome.duration;
         let status = Some(self.outcome.status).filter(|status| *status != 0);
         if let Some(last) = self.outcome.tries.last_mut() {

@@ -160,6 +160,7 @@ impl Director for Script {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Tallied {
     Attempt(String),
+    Accepted,
     /// Events that bore output, bytes, output tokens, and whether the reply had ended.
     Progress(u64, u64, Option<u64>, bool),
     Charged,
@@ -182,6 +183,10 @@ impl Account {
 impl Tally for Account {
     fn attempt(&mut self, route: &Route) {
         self.note(Tallied::Attempt(route.model.to_string()));
+    }
+
+    fn accepted(&mut self) {
+        self.note(Tallied::Accepted);
     }
 
     fn progress(&mut self, progress: Progress<'_>) {
@@ -393,6 +398,7 @@ pub(crate) struct Setup {
     pub(crate) priced_on: Arc<Mutex<Vec<String>>>,
     /// What the exchange's account was told, where one is kept.
     pub(crate) tallied: Option<Arc<Mutex<Vec<Tallied>>>>,
+    pub(crate) estimated_input: Option<u64>,
 }
 
 impl Setup {
@@ -422,6 +428,7 @@ impl Setup {
             outputs: Arc::default(),
             priced_on: Arc::default(),
             tallied: None,
+            estimated_input: None,
         }
     }
 
@@ -549,6 +556,7 @@ impl Setup {
                 ended: tx,
             }),
             tally: self.tally(),
+            estimated_input: self.estimated_input,
         };
         (exchange, ended)
     }
