@@ -523,8 +523,8 @@ class RequestRecord:
     def __new__(
         cls, request_id: str, endpoint: str, status: int, result: str, duration: float, *,
         id: str | None = None, caller: str | None = None, key_id: str | None = None, model: str = "",
-        requested_model: str | None = None, code: str | None = None, path: str | None = None,
-        response_id: str | None = None,
+        requested_model: str | None = None, code: str | None = None, limit: str | None = None,
+        path: str | None = None, response_id: str | None = None,
         client_left: bool = False, stalled: bool = False, upstream: str = "",
         upstream_model: str = "", upstream_request_id: str | None = None, attempts: int = 0,
         tries: Sequence[_Try] = ..., fault: str | None = None, left_out: Sequence[str] = ...,
@@ -1137,12 +1137,13 @@ class Ended:
         model: str = "",
         requested_model: str | None = None,
         code: str | None = None,
+        limit: str | None = None,
         response_id: str | None = None,
         price: tuple[str | None, bool] | None = None,
     ) -> RequestRecord:
         """The record of this request. `id`: of its entry in the journal, if it has one; `code`: in place of
-        the outcome's; `price`: what it cost and whether that is known, in place of the outcome's. With a
-        `response_id` no client can have left.
+        the outcome's; `limit`: the one that refused it; `price`: what it cost and whether that is known, in
+        place of the outcome's. With a `response_id` no client can have left.
         """
 
 @final

@@ -89,9 +89,9 @@ CATALOGUE: Mapping[str, Entry] = {
         ("The limits say `unpriced: refuse`, and neither `prices` nor genai-prices knows the model.",),
         ("Give the model a price in `prices`, or say `unpriced: allow`.",),
     ),
-    "rate_limit_exceeded": Entry(
+    "limit_exceeded": Entry(
         "429",
-        "A limit of requests, tokens or requests under way is reached; the message names it.",
+        "A limit of this gateway (requests, tokens or requests under way) is reached; the message names it.",
         (
             "The caller, its key, its team, or the user sends more than its limits let pass.",
             "The request alone is larger than a limit of tokens: then no time helps, and "
@@ -99,9 +99,9 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
         ("Wait for as long as `retry-after` says.", "Raise the limit in `limits`."),
     ),
-    "insufficient_quota": Entry(
+    "budget_exceeded": Entry(
         "429, 402 for clients of the Messages API",
-        "A budget is used up; the message names it and says when it begins anew.",
+        "A budget of this gateway is used up; the message names it and says when it begins anew.",
         ("What the caller's requests cost since the window began has reached the limit of `cost`.",),
         ("Wait for the next window, or raise `cost` in `limits`.",),
     ),

@@ -335,7 +335,7 @@ async def test_it_counts_towards_limits(wire: WireStand) -> None:
     reply, _ = await ask(wire, script, "GET", "/v1/files", key="sk-frugal")
     assert reply.status == 200
     reply, _ = await ask(wire, script, "GET", "/v1/files", key="sk-frugal")
-    assert (reply.status, code(reply)) == (429, "rate_limit_exceeded")
+    assert (reply.status, code(reply)) == (429, "limit_exceeded")
 
 
 # === what comes back ===

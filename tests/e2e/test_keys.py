@@ -125,26 +125,26 @@ async def test_limits_of_the_database_hold_and_what_was_used_counts_on(
         key, text = await create_key(database, known, "lab", {}, ME)
         async with running(config, tmp_path) as gateway:
             assert [await ask(gateway, text) for _ in range(3)] == [SERVED] * 3
-            assert await ask(gateway, text) == (429, "rate_limit_exceeded")
+            assert await ask(gateway, text) == (429, "limit_exceeded")
             await change_caller(database, known, "lab", {"limits": {"requests": "5/day"}, "name": "x"}, ME)
             await until(gateway, text, SERVED)
             _, other = await create_key(database, known, caller.id, {}, ME)
             await until(gateway, other, SERVED)
-            assert await ask(gateway, other) == (429, "rate_limit_exceeded")
+            assert await ask(gateway, other) == (429, "limit_exceeded")
             rows = await settled(tmp_path, lambda found: len(found) == 5)
             assert {row["caller_id"] for row in rows} == {f"id:{caller.id}"}
             assert [row["caller"] for row in rows] == ["lab"] * 3 + ["x"] * 2
             assert {row["key_id"] for row in rows[:4]} == {key.id}
         # Another process counts what the ledger has.
         async with running(config, tmp_path) as again:
-            assert await ask(again, text) == (429, "rate_limit_exceeded")
+            assert await ask(again, text) == (429, "limit_exceeded")
 
 
 async def test_a_key_goes_on_with_what_those_before_it_have_used_also_after_a_restart(
     server: ScriptedUpstream, tmp_path: Path
 ) -> None:
     config = configured(server, tmp_path) | {"ledger": {}}
-    over = (429, "rate_limit_exceeded")
+    over = (429, "limit_exceeded")
     async with operated(config) as (database, known):
         first, old = await create_key(database, known, "search", {"limits": {"requests": "3/day"}}, ME)
         async with running(config, tmp_path) as gateway:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -116,20 +117,23 @@ async def test_the_limit_of_requests_is_told_to_an_sdk(gateway: GatewayProcess) 
         assert reply.headers["x-ratelimit-remaining-requests"] == str(left)
     error = await refusal(gateway, "three")
     assert isinstance(error, openai.RateLimitError)
-    assert (error.code, error.type) == ("rate_limit_exceeded", "requests")
+    assert (error.code, error.type) == ("limit_exceeded", "requests")
     assert "3 requests a hour of this key of `three`" in error.message
     headers = error.response.headers
     assert 3000 < int(headers["retry-after"]) <= 3900
     assert int(headers["retry-after-ms"]) // 1000 <= int(headers["retry-after"])
     assert headers["x-ratelimit-remaining-requests"] == "0"
-    assert headers["x-sluicegate-error"] == "rate_limit_exceeded"
+    assert headers["x-sluicegate-error"] == "limit_exceeded"
+    line = await gateway.wait_request(caller="three", status=429)
+    assert (line["code"], line["limit"]) == ("limit_exceeded", "3 requests a hour of this key of `three`")
+    assert re.search(r"Try again at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\.", error.message)
 
 
 async def test_tokens_count_when_they_are_known(gateway: GatewayProcess) -> None:
     await ask(gateway, "tokens", max_tokens=30)
     await ask(gateway, "tokens", max_tokens=30)
     error = await refusal(gateway, "tokens", max_tokens=90)
-    assert (error.code, error.type) == ("rate_limit_exceeded", "tokens")
+    assert (error.code, error.type) == ("limit_exceeded", "tokens")
     assert "240 are used" in error.message
 
 
@@ -157,7 +161,7 @@ async def test_a_budget_ends_by_what_was_charged(gateway: GatewayProcess) -> Non
     for _ in range(2):
         await ask(gateway, "budget", max_tokens=5)
     error = await refusal(gateway, "budget", max_tokens=5)
-    assert (error.code, error.type) == ("insufficient_quota", "insufficient_quota")
+    assert (error.code, error.type) == ("budget_exceeded", "insufficient_quota")
     assert error.response.headers["x-should-retry"] == "false"
 
 
@@ -178,7 +182,7 @@ async def test_requests_under_way_are_counted_until_they_end(
         finally:
             upstream.script = ANSWER
         error = await refusal(gateway, "alone")
-        assert error.code == "rate_limit_exceeded"
+        assert error.code == "limit_exceeded"
         await stream.close()
         # The client has left: its place is free as soon as the gateway has noticed.
         async with asyncio.timeout(20):
@@ -263,7 +267,7 @@ async def test_a_background_response_counts_when_it_is_taken_on(gateway: Gateway
             await sdk.responses.create(model="m", input="hello", background=True)
         with pytest.raises(openai.RateLimitError) as raised:
             await sdk.responses.create(model="m", input="hello", background=True)
-    assert raised.value.code == "rate_limit_exceeded"
+    assert raised.value.code == "limit_exceeded"
 
 
 async def test_what_a_caller_may_not_use_it_does_not_see(gateway: GatewayProcess) -> None:
@@ -302,7 +306,7 @@ async def test_a_background_run_above_a_limit_waits_for_its_time(
             upstream.script = ANSWER
         waiting = await run_of(sdk)
         refused = await gateway.wait_line(event="request", response_id=waiting.id, status=429)
-        assert refused["code"] == "rate_limit_exceeded"
+        assert refused["code"] == "limit_exceeded"
         async with asyncio.timeout(30):
             while (await sdk.responses.retrieve(waiting.id)).status != "queued":  # noqa: ASYNC110 - it is in another process
                 await asyncio.sleep(0.05)
@@ -333,7 +337,7 @@ async def test_a_background_run_above_its_budget_fails(
     # OpenAI's types have a closed list of codes, and this is the nearest.
     assert (third.status, third.error.code) == ("failed", "rate_limit_exceeded")
     assert "used up the budget" in third.error.message
-    await gateway.wait_line(event="request", response_id=third.id, code="insufficient_quota", status=429)
+    await gateway.wait_line(event="request", response_id=third.id, code="budget_exceeded", status=429)
 
 
 async def test_a_change_of_the_file_keeps_what_was_used(

@@ -79,12 +79,12 @@ async def test_what_was_used_before_counts(upstream: ScriptedUpstream, tmp_path:
         assert reply.headers["x-ratelimit-remaining-requests"] == "0"
         with pytest.raises(openai.RateLimitError) as requests:
             await ask(second, "requests")
-        assert requests.value.code == "rate_limit_exceeded"
+        assert requests.value.code == "limit_exceeded"
         reply = await ask(second, "tokens")
         assert int(reply.headers["x-ratelimit-remaining-tokens"]) < 400 - 240
         with pytest.raises(openai.RateLimitError) as cost:
             await ask(second, "cost")
-        assert cost.value.code == "insufficient_quota"
+        assert cost.value.code == "budget_exceeded"
         with pytest.raises(openai.RateLimitError):
             await ask(second, "free", "ada")
         await ask(second, "free", "bob")

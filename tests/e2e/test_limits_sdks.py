@@ -204,8 +204,8 @@ def wait_of(headers: Mapping[str, str]) -> float:
 
 
 RATE_LIMITED = {
-    "requests": ("RateLimitError", 429, "requests", "rate_limit_exceeded"),
-    "tokens": ("RateLimitError", 429, "tokens", "rate_limit_exceeded"),
+    "requests": ("RateLimitError", 429, "requests", "limit_exceeded"),
+    "tokens": ("RateLimitError", 429, "tokens", "limit_exceeded"),
     "messages": ("RateLimitError", 429, "rate_limit_error", None),
 }
 
@@ -218,7 +218,7 @@ async def test_requests_a_minute(gateway: GatewayProcess, api: Api) -> None:
     headers = error.response.headers
     assert told(error) == RATE_LIMITED["messages" if api == "messages" else "requests"]
     assert "1 requests a minute of this key" in str(error)
-    assert headers["x-sluicegate-error"] == "rate_limit_exceeded"
+    assert headers["x-sluicegate-error"] == "limit_exceeded"
     assert 0 < wait_of(headers) <= WHOLE_MINUTE
     # An SDK may wait for so long.
     assert "x-should-retry" not in headers
@@ -234,7 +234,7 @@ async def test_tokens_a_minute(gateway: GatewayProcess, api: Api) -> None:
     headers = error.response.headers
     assert told(error) == RATE_LIMITED["messages" if api == "messages" else "tokens"]
     assert "120 are used" in str(error)
-    assert headers["x-sluicegate-error"] == "rate_limit_exceeded"
+    assert headers["x-sluicegate-error"] == "limit_exceeded"
     assert 0 < wait_of(headers) <= WHOLE_MINUTE
     assert "x-should-retry" not in headers
     check_left(api, headers, "tokens", 130, began)
@@ -249,7 +249,7 @@ async def test_requests_under_way(gateway: GatewayProcess, upstream: ScriptedUps
     headers = error.response.headers
     assert told(error) == RATE_LIMITED["messages" if api == "messages" else "requests"]
     assert "1 requests at once of this key" in str(error)
-    assert headers["x-sluicegate-error"] == "rate_limit_exceeded"
+    assert headers["x-sluicegate-error"] == "limit_exceeded"
     assert (headers["retry-after"], headers["retry-after-ms"]) == ("1", "1000")
     assert "x-should-retry" not in headers
     assert left(headers) == {}, "no header of either API is about requests under way"
@@ -288,9 +288,9 @@ async def test_a_budget_is_asked_for_once_only(
         assert told(error)[1:] == (402, "billing_error", None)
         assert isinstance(error, getattr(anthropic, "PaymentRequiredError", anthropic.APIStatusError))
     else:
-        assert told(error) == ("RateLimitError", 429, "insufficient_quota", "insufficient_quota")
+        assert told(error) == ("RateLimitError", 429, "insufficient_quota", "budget_exceeded")
     assert "0.0001 USD a month of this key" in str(error)
-    assert headers["x-sluicegate-error"] == "insufficient_quota"
+    assert headers["x-sluicegate-error"] == "budget_exceeded"
     assert headers["x-should-retry"] == "false"
     assert 0 < wait_of(headers) <= MONTH
     assert left(headers) == {}, "no header of either API is about money"

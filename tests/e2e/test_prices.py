@@ -194,7 +194,7 @@ async def test_a_budget_ends_at_the_very_picodollar(tmp_path: Path) -> None:
     async with served(tmp_path, **more) as gateway:
         assert (await ask(gateway, "flat", False, "one")).status_code == 200
         refused = await ask(gateway, "flat", False, "one")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "insufficient_quota")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_exceeded")
         assert (await ask(gateway, "nearly", False, "other")).status_code == 200
         assert (await ask(gateway, "nearly", True, "other")).status_code == 200
         assert (await ask(gateway, "nearly", False, "other")).status_code == 429

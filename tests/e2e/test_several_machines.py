@@ -160,7 +160,7 @@ async def test_limits_hold_across_gateways(
         reply = await ask(gateways[0], "sixty")
         assert reply.headers["x-ratelimit-remaining-requests"] == "0"
         assert 3000 < int(reply.headers["retry-after"]) <= 3900
-        assert reply.json()["error"]["code"] == "rate_limit_exceeded"
+        assert reply.json()["error"]["code"] == "limit_exceeded"
 
         # Each uses 120 and reserves more.
         found = await many(gateways, "tokens", 200)
@@ -175,7 +175,7 @@ async def test_limits_hold_across_gateways(
         while (reply := await ask(gateways[1], "budget")).status_code == 200:
             found[200] += 1
         assert 20 <= found[200] <= 35
-        assert reply.json()["error"]["code"] == "insufficient_quota"
+        assert reply.json()["error"]["code"] == "budget_exceeded"
         assert reply.headers["x-should-retry"] == "false"
         await settles(server, "cost", {"month": found[200] * 200_000_000})
 

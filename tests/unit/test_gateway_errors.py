@@ -1,6 +1,9 @@
 """What a client is told when an upstream fails before anything was sent."""
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,6 +11,7 @@ from fakes.front import FakeFault
 from sluicegate import _core
 from sluicegate.gateway.errors import _STATUS_OF_KIND, all_resting, error_reply, from_fault, refused
 from sluicegate.gateway.rights import Refusal
+from sluicegate.testing.faults import error_of
 
 
 def body(fault: FakeFault, **options: bool) -> dict[str, object]:
@@ -54,6 +58,38 @@ def test_no_client_is_to_wait_by_itself_for_deployments_that_rest_for_minutes(
     headers = dict(reply.headers)
     assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == told
     assert headers.get(b"x-should-retry") == (None if waits else b"false")
+
+
+@pytest.mark.parametrize(
+    ("wait", "when"),
+    [
+        (0.2, "in 1 s"),
+        (120.0, "in 120 s"),
+        (121.0, "at 2026-11-23T18:02:01Z"),
+        (636738.0, "at 2026-12-01T02:52:18Z"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("resource", "code", "type"),
+    [
+        ("requests", "limit_exceeded", "requests"),
+        ("tokens", "limit_exceeded", "tokens"),
+        ("cost", "budget_exceeded", "insufficient_quota"),
+    ],
+)
+def test_a_limit_of_ours_says_which_and_until_when_and_has_a_code_of_its_own(
+    resource: str, code: str, type: str, wait: float, when: str
+) -> None:
+    name = "10 USD a month of the caller `search`"
+    limit = SimpleNamespace(resource=resource, name=name)
+    excess: Any = SimpleNamespace(limit=limit, wait=wait, never=False, used=3, headers=lambda form: [])
+    now = datetime(2026, 11, 23, 18, tzinfo=UTC).timestamp()
+    reply = refused(Refusal("limit", excess=excess), now)
+    assert (reply.status, reply.code, reply.type, reply.limit) == (429, code, type, name)
+    assert name in reply.message
+    assert reply.message.endswith(f" {when}.")
+    assert dict(reply.headers)[b"x-sluicegate-error"] == code.encode()
+    assert code not in {error_of(429)["code"], error_of(429)["type"]}
 
 
 def test_an_upstreams_error_object_is_passed_on_byte_for_byte() -> None:

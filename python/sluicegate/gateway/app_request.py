@@ -131,14 +131,18 @@ class AppRequest:
     async def refuse(self, reply: ErrorReply) -> None:
         """Answer with an error; what the client is still sending is read on, within bounds."""
         reply = in_form(reply, self.form, self.request_id)
-        self.record(reply.status, reply.code)
+        self.record(reply.status, reply.code, reply.limit)
         if self._body_read:
             await respond(self.send, reply.status, [*reply.headers, self.about], reply.body)
         else:
             await refuse(self.receive, self.send, reply, self.headers, self.request_id)
 
-    def record(self, status: int, code: str | None = None, *, left: bool = False) -> None:
-        """It is over; only the first call counts. `left`: the client did not wait for all of its answer."""
+    def record(
+        self, status: int, code: str | None = None, limit: str | None = None, *, left: bool = False
+    ) -> None:
+        """It is over; only the first call counts. `limit`: the one that refused it; `left`: the client did
+        not wait for all of its answer.
+        """
         if self.recorded:
             return
         self.recorded = True
@@ -152,6 +156,7 @@ class AppRequest:
             model=self.model,
             requested_model=self.requested_model,
             code=code,
+            limit=limit,
             path=None if self.wrong_path is None else self.wrong_path[:LONGEST_PATH],
             client_left=left,
         )

@@ -76,6 +76,7 @@ class Call:
         "cost",
         "counts",
         "lease",
+        "limit",
         "model",
         "owner",
         "plan",
@@ -115,6 +116,8 @@ class Call:
         """It counts as a stream under way."""
         self.code: str | None = None
         """Of the error that the client was answered with."""
+        self.limit: str | None = None
+        """The one that refused it."""
         self.body: bytes | None = None
         """What shall be kept as the request, in place of what came."""
         self.priced_usage: Usage | None = None

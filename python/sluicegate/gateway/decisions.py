@@ -308,7 +308,7 @@ class Decider:
         arrived, call.arrived = call.arrived, None
         reply = _written(call, reply)
         if arrived is not None and arrived.reply(reply.status, reply.headers, reply.body):
-            call.code = reply.code
+            call.code, call.limit = reply.code, reply.limit
 
     def _failed(self, event: Failed) -> None:
         call = self._calls[event.ticket]

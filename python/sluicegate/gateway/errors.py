@@ -7,8 +7,10 @@ They look like `{"error": {"message", "type", "code", "param"}}`. What an upstre
 import itertools
 import json
 import math
+import time
 from collections import deque
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from sluicegate._core import Excess
@@ -85,6 +87,11 @@ class ErrorReply:
     excess: Excess | None = None
     """The limit that was reached, where that is the error."""
 
+    @property
+    def limit(self) -> str | None:
+        """The limit that was reached: how much, in which window, and whose."""
+        return None if self.excess is None else self.excess.limit.name
+
 
 class Refused(Exception):
     """The request is answered with `reply`."""
@@ -124,8 +131,8 @@ def body_too_large(limit: int) -> ErrorReply:
     )
 
 
-def refused(refusal: Refusal) -> ErrorReply:
-    """What a client is told that may not have what it asks for."""
+def refused(refusal: Refusal, now: float | None = None) -> ErrorReply:
+    """What a client is told that may not have what it asks for. `now`: seconds since 1970, UTC."""
     if refusal.reason == "missing_key":
         message = (
             "You didn't provide an API key. Send it in a header: `Authorization: Bearer YOUR_KEY`, or "
@@ -171,7 +178,7 @@ def refused(refusal: Refusal) -> ErrorReply:
         message = f"{what} has no price, and this key has a limit of cost."
         return _not_allowed(message, code="model_unpriced", param="model")
     if refusal.excess is not None:
-        return _limited(refusal.excess)
+        return _limited(refusal.excess, time.time() if now is None else now)
     if refusal.reason == "limits_unavailable":
         return _limits_unavailable()
     if refusal.reason == "missing_model":
@@ -189,26 +196,28 @@ def _not_allowed(message: str, *, code: str, param: str | None = None) -> ErrorR
     return error_reply(403, message, type="permission_error", code=code, param=param)
 
 
-def _limited(excess: Excess) -> ErrorReply:
-    """The SDKs of OpenAI and Anthropic wait for `retry-after`, and obey `x-should-retry`."""
-    limit, seconds = excess.limit, _whole_seconds(excess.wait)
+def _limited(excess: Excess, now: float) -> ErrorReply:
+    """The SDKs of OpenAI and Anthropic wait for `retry-after`, and obey `x-should-retry`. They go by the
+    status and the type; the codes are the gateway's own, so that an upstream's refusals are told from these.
+    """
+    limit, when = excess.limit, _when(excess.wait, now)
     left = tuple(excess.headers("openai"))
     if limit.resource == "cost":
         return error_reply(
             429,
-            f"You have used up the budget of {limit.name}. It begins anew in {seconds} s.",
+            f"You have used up the budget of {limit.name}. It begins anew {when}.",
             type="insufficient_quota",
-            code="insufficient_quota",
+            code="budget_exceeded",
             headers=(*_wait(excess.wait), _NO_RETRY, *left),
             excess=excess,
         )
-    message = f"The limit of {limit.name} is reached: {excess.used} are used. Try again in {seconds} s."
+    message = f"The limit of {limit.name} is reached: {excess.used} are used. Try again {when}."
     return error_reply(
         429,
         # No time makes it smaller.
         f"The request is larger than the limit of {limit.name}." if excess.never else message,
         type="tokens" if limit.resource == "tokens" else "requests",
-        code="rate_limit_exceeded",
+        code="limit_exceeded",
         headers=(*((_NO_RETRY,) if excess.never else _come_back(excess.wait)), *left),
         excess=excess,
     )
@@ -227,6 +236,13 @@ def _wait(seconds: float) -> tuple[tuple[bytes, bytes], ...]:
 
 def _whole_seconds(seconds: float) -> int:
     return max(1, math.ceil(seconds))
+
+
+def _when(seconds: float, now: float) -> str:
+    """For people: a time that is too far off to be waited for is a date."""
+    if seconds <= _LONGEST_WAIT:
+        return f"in {_whole_seconds(seconds)} s"
+    return f"at {datetime.fromtimestamp(math.ceil(now + seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _limits_unavailable() -> ErrorReply:
@@ -308,11 +324,14 @@ def all_taken_off(what: str) -> ErrorReply:
     )
 
 
-def all_resting(what: str, seconds: float, *, rate_limited: bool) -> ErrorReply:
-    """Every deployment of `what` has asked to be left alone; the first one is back in `seconds`."""
+def all_resting(what: str, seconds: float, *, rate_limited: bool, now: float | None = None) -> ErrorReply:
+    """Every deployment of `what` has asked to be left alone; the first one is back in `seconds`. `now`: since
+    1970, UTC.
+    """
+    when = _when(seconds, time.time() if now is None else now)
     return error_reply(
         429 if rate_limited else 503,
-        f"All deployments of {what} are too busy: try again in {_whole_seconds(seconds)} s.",
+        f"All deployments of {what} are too busy: try again {when}.",
         type="rate_limit_error" if rate_limited else "server_error",
         code="all_resting",
         headers=_come_back(seconds),

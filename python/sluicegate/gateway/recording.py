@@ -60,6 +60,7 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
         model=label,
         requested_model=requested,
         code=call.code,
+        limit=call.limit,
         response_id=None if run is None else run.response_id,
         price=None
         if call.serving.prices.by_tariff

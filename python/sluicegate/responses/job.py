@@ -31,8 +31,8 @@ _ERROR_BODY_BYTES = 1024 * 1024
 _ERROR_HEADER = b"x-sluicegate-error"
 
 # No time within which it may wait brings a budget back, or the time that its client has set.
-_FINAL = frozenset({"insufficient_quota", "client_timeout"})
-_WAITING = frozenset({"rate_limit_exceeded", "keys_unavailable"})
+_FINAL = frozenset({"budget_exceeded", "client_timeout"})
+_WAITING = frozenset({"limit_exceeded", "keys_unavailable"})
 
 # Of an upstream's own words about a failure, which the response, its events and each look at it repeat.
 _MESSAGE_CHARACTERS = 2000
@@ -287,11 +287,11 @@ class Job:
             own = self._code.decode("latin-1")
             said = error_message(bytes(self._body)) or f"The request was answered with status {self._status}."
             said = said[:_MESSAGE_CHARACTERS]
+            code = "rate_limit_exceeded" if limited else own or "server_error"
             if own in _FINAL:
-                return Failure(said, own)
+                return Failure(said, code)
             if own in _WAITING:
                 later = self._retry_after
-                return Failure(said, own, after=float(later) if later.isdigit() else None)
-            code = "rate_limit_exceeded" if limited else own or "server_error"
+                return Failure(said, code, after=float(later) if later.isdigit() else None)
             return Failure(said, code, again=limited or self._status >= 500)
         return Failure("The upstream's reply ended before the response did.", again=True)

@@ -410,8 +410,8 @@ impl PyEnded {
     }
 
     #[pyo3(signature = (
-        result, *, id=None, caller=None, key_id=None, model="", requested_model=None, code=None, response_id=None,
-        price=None
+        result, *, id=None, caller=None, key_id=None, model="", requested_model=None, code=None, limit=None,
+        response_id=None, price=None
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn record(
@@ -423,6 +423,7 @@ impl PyEnded {
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
+        limit: Option<String>,
         response_id: Option<String>,
         price: Option<(Option<String>, bool)>,
     ) -> PyRecord {
@@ -438,6 +439,7 @@ impl PyEnded {
             model,
             requested_model,
             code,
+            limit,
             response_id,
             price,
         )

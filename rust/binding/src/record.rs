@@ -30,6 +30,7 @@ pub(crate) struct PyRecord {
     model: String,
     requested_model: Option<String>,
     code: Option<String>,
+    limit: Option<String>,
     path: Option<String>,
     response_id: Option<String>,
     #[pyo3(get)]
@@ -54,6 +55,7 @@ impl PyRecord {
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
+        limit: Option<String>,
         response_id: Option<String>,
         price: Option<(Option<String>, bool)>,
     ) -> Self {
@@ -78,6 +80,7 @@ impl PyRecord {
             model: model.into(),
             requested_model,
             code: code.or_else(|| outcome.code.map(Into::into)),
+            limit,
             path: None,
             // A run of a background response has no client that could leave.
             client_left: outcome.client_left && response_id.is_none(),
@@ -101,6 +104,7 @@ impl PyRecord {
         }
         line.text_of("requested_model", self.requested_model.as_deref());
         line.text_of("code", self.code.as_deref());
+        line.text_of("limit", self.limit.as_deref());
         line.text_of("path", self.path.as_deref());
         line.text_of("response_id", self.response_id.as_deref());
         if self.client_left {
@@ -118,7 +122,8 @@ impl PyRecord {
     #[new]
     #[pyo3(signature = (
         request_id, endpoint, status, result, duration, *, id=None, caller=None, key_id=None, model="",
-        requested_model=None, code=None, path=None, response_id=None, client_left=false, stalled=false, **attempts
+        requested_model=None, code=None, limit=None, path=None, response_id=None, client_left=false, stalled=false,
+        **attempts
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -133,6 +138,7 @@ impl PyRecord {
         model: &str,
         requested_model: Option<String>,
         code: Option<String>,
+        limit: Option<String>,
         path: Option<String>,
         response_id: Option<String>,
         client_left: bool,
@@ -152,6 +158,7 @@ impl PyRecord {
             model: model.into(),
             requested_model,
             code,
+            limit,
             path,
             response_id,
             client_left,

@@ -107,7 +107,7 @@ const NEVER_UP: [&str; 9] = [
 ];
 
 /// Made anew for the client, or true only of the upstream's host.
-const NEVER_DOWN: [&str; 10] = [
+const NEVER_DOWN: [&str; 11] = [
     "content-length",
     "content-encoding",
     "content-type",
@@ -118,6 +118,8 @@ const NEVER_DOWN: [&str; 10] = [
     "strict-transport-security",
     "x-accel-buffering",
     "x-request-id",
+    // Says that an error is the gateway's own.
+    "x-sluicegate-error",
 ];
 const NEVER_DOWN_PREFIX: &str = "access-control-";
 

@@ -286,6 +286,12 @@ fn an_event_stream_is_declared_by_its_media_type() {
 }
 
 #[test]
+fn no_upstream_says_that_an_error_is_the_gateways() {
+    assert!(!may_go_down(&HeaderName::from_static("x-sluicegate-error")));
+    assert!(may_go_down(&HeaderName::from_static("retry-after")));
+}
+
+#[test]
 fn own_headers_take_the_place_of_the_upstreams() {
     let theirs = map(&[
         ("x-ratelimit-limit-requests", "1000"),
