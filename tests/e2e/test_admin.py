@@ -84,6 +84,9 @@ async def test_metrics_and_health_are_here_and_metrics_nowhere_else(stand: Stand
         assert (await nobody.get("/metrics")).status_code == 401
         assert (await nobody.get("/healthz")).json() == {"status": "ok"}
         assert (await nobody.get("/readyz")).json() == {"status": "ready"}
+        assert (await nobody.get(f"{API}/configuration")).status_code == 401
+    served = (await stand.viewer.get(f"{API}/configuration")).json()
+    assert (Path(served["path"]).suffix, len(served["hash"]), served["failed"]) == (".yaml", 16, None)
 
 
 async def test_whoever_views_changes_nothing(stand: Stand) -> None:

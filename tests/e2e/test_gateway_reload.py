@@ -1,6 +1,7 @@
 """A configuration that changes while streams run: on SIGHUP, and when its file does."""
 
 import asyncio
+import hashlib
 import json
 import signal
 from pathlib import Path
@@ -74,12 +75,22 @@ async def test_a_file_with_faults_changes_nothing_until_it_is_right(
     config_file(tmp_path).write_text("models: {}\n")
     line = await running.wait_line(event="reload_failed")
     assert any("upstreams" in fault for fault in line["faults"])
+    ready = await running.client.get("/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "configuration": "stale"})
+    samples = await running.metrics()
+    assert samples.value("sluicegate_configuration_stale") == 1
+    assert samples.value("sluicegate_reloads_total", result="failed") == 1
     assert (await running.client.post("/v1/chat/completions", json=CHAT)).status_code == 200
     config_file(tmp_path).write_text(good)
     rewrite(tmp_path, config, models={"small": "local", "more": "local"})
     await running.wait_line(event="reloaded")
     assert await models(running) == ["small", "more"]
     assert len(running.find(event="reload_failed")) == 1, "said once"
+    await running.wait_metrics(lambda samples: samples.value("sluicegate_configuration_stale") == 0)
+    hash = hashlib.sha256(config_file(tmp_path).read_bytes()).hexdigest()[:16]
+    samples = await running.metrics()
+    assert samples.value("sluicegate_configuration_since_seconds", hash=hash) is not None
+    assert (await running.client.get("/readyz")).json() == {"status": "ready"}
 
 
 async def test_every_thread_takes_it_at_once(

@@ -1,5 +1,6 @@
 """When the configuration's file is read again, and what of it is taken."""
 
+import hashlib
 import json
 import os
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from sluicegate._core import Upstream
 from sluicegate.config import Config, load_change, load_data
@@ -16,6 +18,7 @@ from sluicegate.gateway import create_app
 from sluicegate.routing import ModelTable
 from sluicegate.server import reload
 from sluicegate.server.reload import Reader
+from sluicegate.telemetry import ConfigurationReport
 
 CONFIG: dict[str, Any] = {
     "upstreams": {"local": {"base_url": "http://127.0.0.1:1/v1"}},
@@ -25,6 +28,10 @@ CONFIG: dict[str, Any] = {
 
 
 NO_USAGE: Any = None
+
+
+def report() -> ConfigurationReport:
+    return ConfigurationReport(CollectorRegistry(), wall=lambda: 7.0)
 
 
 class Said:
@@ -53,7 +60,8 @@ class Stand:
         self._turn = 0
         self.write(first)
         self.running = load_data(first)
-        self.reader = Reader(path, self.running, self._take, self.said, watch=watch)  # type: ignore[arg-type]
+        self.report = report()
+        self.reader = Reader(path, self.running, self._take, self.said, self.report, watch=watch)  # type: ignore[arg-type]
         self.reader.begin()
 
     def write(self, config: Any) -> None:
@@ -97,6 +105,40 @@ def test_one_that_changes_is_read_once_it_has_settled(stand: Stand) -> None:
     assert stand.models == []
     stand.looks(5)
     assert stand.models == [["a", "b"]]
+
+
+def test_what_is_served_is_reported_and_what_cannot_be(stand: Stand) -> None:
+    def hash_of_file() -> str:
+        return hashlib.sha256(stand.path.read_bytes()).hexdigest()[:16]
+
+    def values() -> list[float]:
+        return [sample.value for family in stand.report.collect() for sample in family.samples]
+
+    begun = hash_of_file()
+    assert (stand.report.path, stand.report.hash) == (str(stand.path), begun)
+    assert (stand.report.failure, values()) == (None, [0, 7, 0, 0])
+
+    stand.write({**CONFIG, "models": {"small": "nobody"}})
+    stand.looks(3)
+    assert stand.report.hash == begun, "what was served before still is"
+    failure = stand.report.failure
+    assert failure is not None
+    assert failure.at == 7.0
+    assert any("nobody" in fault for fault in failure.faults)
+    assert values() == [1, 7, 0, 1]
+
+    stand.write(with_models("a"))
+    stand.looks(3)
+    assert stand.report.hash == hash_of_file() != begun
+    assert (stand.report.failure, values()) == (None, [0, 7, 1, 1])
+
+
+def test_a_file_that_is_another_than_what_runs_has_not_been_served(tmp_path: Path) -> None:
+    stand = Stand(tmp_path / "gateway.yaml")
+    stand.write(with_models("a"))
+    late = Reader(stand.path, stand.running, stand._take, stand.said, report(), watch=True)  # type: ignore[arg-type]
+    late.begin()
+    assert late._report.hash is None
 
 
 def test_who_asks_is_served_whether_it_changed_or_not(stand: Stand) -> None:
@@ -149,7 +191,7 @@ def test_what_is_written_while_it_is_read_does_not_count(
 def test_what_changed_before_anybody_looked_is_seen(tmp_path: Path) -> None:
     stand = Stand(tmp_path / "gateway.yaml")
     stand.write(with_models("new"))
-    late = Reader(stand.path, stand.running, stand._take, stand.said, watch=True)  # type: ignore[arg-type]
+    late = Reader(stand.path, stand.running, stand._take, stand.said, report(), watch=True)  # type: ignore[arg-type]
     late.begin()
     for _ in range(5):
         late.look()
@@ -198,6 +240,7 @@ def test_a_link_that_is_turned_is_a_change(tmp_path: Path) -> None:
         load_data(with_models("one")),
         lambda config: models.append(list(config.models)),
         Said(),  # type: ignore[arg-type]
+        report(),
         watch=True,
     )
     reader.begin()
@@ -265,7 +308,7 @@ def test_a_section_that_needs_a_restart_is_named_once_a_change(stand: Stand) -> 
 def test_options_of_the_command_line_are_no_change(stand: Stand) -> None:
     begun = stand.running
     given = begun.model_copy(update={"server": begun.server.model_copy(update={"port": 1234})})
-    reader = Reader(stand.path, given, stand._take, stand.said, watch=True)  # type: ignore[arg-type]
+    reader = Reader(stand.path, given, stand._take, stand.said, report(), watch=True)  # type: ignore[arg-type]
     reader.begin()
     reader.look()
     assert stand.models == []

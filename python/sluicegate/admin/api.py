@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
@@ -51,6 +52,7 @@ def admin_api(gateway: Watched, database: Database) -> Starlette:
                 ("GET", "/requests/{id}", reports.request),
                 ("GET", "/live", reports.live),
                 ("GET", "/audit", changes.list),
+                ("GET", "/configuration", state.configuration),
                 ("GET", "/deployments", deployments.list),
                 ("POST", "/deployments/{name:path}/eject", deployments.eject),
                 ("POST", "/deployments/{name:path}/restore", deployments.restore),
@@ -73,13 +75,25 @@ class _State:
 
     async def readyz(self, request: Request) -> Response:
         readiness = self._gateway.readiness
-        return answer({"status": readiness}, 200 if readiness == "ready" else 503)
+        return answer(dict(readiness), 200 if readiness["status"] == "ready" else 503)
+
+    async def configuration(self, request: Request) -> Response:
+        served = self._gateway.configuration
+        failure = served.failure
+        failed = None if failure is None else {"at": _time(failure.at), "faults": list(failure.faults)}
+        return answer(
+            {"path": served.path, "hash": served.hash, "since": _time(served.since), "failed": failed}
+        )
 
     async def metrics(self, request: Request) -> Response:
         # It takes a thread's time: as many scrapers as there may be share one.
         async with self._rendering:
             content_type, body = await self._gateway.exposition(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 async def _answered(request: Request, error: Any) -> Response:

@@ -1,13 +1,13 @@
 """What the admin API needs of a running gateway."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from sluicegate.admission import Standing
 from sluicegate.config import Config
 from sluicegate.ledger import Ledger
 from sluicegate.routing import ModelTable
-from sluicegate.telemetry import Log
+from sluicegate.telemetry import ConfigurationReport, Log
 
 _T = TypeVar("_T")
 
@@ -43,8 +43,13 @@ class Watched(Protocol):
         ...
 
     @property
-    def readiness(self) -> str:
-        """`ready`, or why it is not."""
+    def readiness(self) -> Mapping[str, str]:
+        """`status` is `ready`, or says why it is not; other members say what is wrong besides."""
+        ...
+
+    @property
+    def configuration(self) -> ConfigurationReport:
+        """Which file is served."""
         ...
 
     async def decided(self, step: Callable[[], _T]) -> _T:

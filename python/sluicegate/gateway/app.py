@@ -50,7 +50,7 @@ from sluicegate.pricing import PricePolicy, policy_for
 from sluicegate.responses import ResponseStore
 from sluicegate.routing import Fleet, ModelTable, Policy
 from sluicegate.storage import RedisConnector, redis_faults
-from sluicegate.telemetry import Log, Metrics, Recorder, where
+from sluicegate.telemetry import ConfigurationReport, Log, Metrics, Recorder, where
 
 # What is left to do for requests once their connections are closed: their records.
 CLOSE_SECONDS = 5.0
@@ -147,9 +147,13 @@ class Gateway:
         return self._state.log
 
     @property
-    def readiness(self) -> str:
-        """`ready`, or why it is not."""
+    def readiness(self) -> Mapping[str, str]:
+        """See `health.readiness`."""
         return health.readiness(self._state)
+
+    @property
+    def configuration(self) -> ConfigurationReport:
+        return self._state.metrics.configuration
 
     @property
     def ledger(self) -> Ledger | None:

@@ -1,9 +1,8 @@
 """`GET /healthz` and `/health` (the process answers), and `GET /readyz` (it takes requests)."""
 
-from typing import Literal
-
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import respond
+from sluicegate.gateway.errors import dump
 from sluicegate.gateway.state import State
 
 HEALTH_PATHS = ("/healthz", "/health")
@@ -25,13 +24,20 @@ class ReadyEndpoint:
 
     async def __call__(self, asked: AppRequest) -> None:
         found = readiness(self._state)
-        status = 200 if found == "ready" else 503
-        lost = b',"counters":"lost"' if self._state.counters.lost else b""
-        await respond(asked.send, status, _HEADERS, b'{"status":"%b"%b}' % (found.encode(), lost))
+        await respond(asked.send, 200 if found["status"] == "ready" else 503, _HEADERS, dump(found))
 
 
-def readiness(state: State) -> Literal["ready", "draining", "not running"]:
-    """Whether it takes requests."""
+def readiness(state: State) -> dict[str, str]:
+    """Whether it takes requests. `status`: `ready`, `draining` or `not running`. Where all is well there is
+    nothing else: `counters` is `lost` while their server does not answer, and `configuration` is `stale`
+    while the file says something that cannot be served.
+    """
     if state.leaving or state.draining:
-        return "draining"
-    return "not running" if state.dead or state.front is None else "ready"
+        found = {"status": "draining"}
+    else:
+        found = {"status": "not running" if state.dead or state.front is None else "ready"}
+    if state.counters.lost:
+        found["counters"] = "lost"
+    if state.metrics.configuration.failure is not None:
+        found["configuration"] = "stale"
+    return found

@@ -1,5 +1,6 @@
 """A configuration that changes while the gateway runs: when its file is another, and what of it counts."""
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 from sluicegate.config import NEED_RESTART, Config, Section, changed_settings, load_change
 from sluicegate.errors import ConfigurationError
 from sluicegate.routing import ModelTable
-from sluicegate.telemetry import Log
+from sluicegate.telemetry import ConfigurationReport, Log
 
 # A look at a file costs next to nothing, and sees what notifications do not: files of a network, and links
 # that are turned to another directory, as Kubernetes does with its ConfigMaps.
 POLL_SECONDS = 0.5
+
+HASH_CHARACTERS = 16
 
 Stamp = tuple[int, int, int] | None
 
@@ -25,6 +28,11 @@ def stamp_of(path: Path) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+def hash_of(path: Path) -> str:
+    """What tells one version of the file at `path` from another. Raises `OSError`."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:HASH_CHARACTERS]
+
+
 def faults_of(error: Exception) -> list[str]:
     """For the log."""
     if isinstance(error, ConfigurationError):
@@ -36,17 +44,25 @@ class Reader:
     """Reads the file again, in a thread of its own, when asked to and (`watch`) when it has changed.
 
     `take` gets, on that thread, each configuration without faults; it raises where it cannot have it. One
-    with faults is logged, and changes nothing. The file is read once it has been the same for two looks, and
-    counts where it still is after that: what is still being written is not taken.
+    with faults is logged and reported, and changes nothing. The file is read once it has been the same for
+    two looks, and counts where it still is after that: what is still being written is not taken.
     """
 
     def __init__(
-        self, path: Path, running: Config, take: Callable[[Config], None], log: Log, *, watch: bool
+        self,
+        path: Path,
+        running: Config,
+        take: Callable[[Config], None],
+        log: Log,
+        report: ConfigurationReport,
+        *,
+        watch: bool,
     ) -> None:
         self._path = path
         self._running = running
         self._take = take
         self._log = log
+        self._report = report
         self._watch = watch
         self._asked = False
         self._changed = False
@@ -82,14 +98,18 @@ class Reader:
         """Learn what the file is. It may have changed since `running` was read from it."""
         stamp = stamp_of(self._path)
         self._known = self._last = stamp
+        self._report.begun(str(self._path), None)
         try:
+            hash = hash_of(self._path)
             found = load_change(self._path, self._running)
-        except ConfigurationError:
+        except (ConfigurationError, OSError):
             # It is told when it has settled.
             self._changed = True
             return
         self._begun_with = _sections(found)
         self._changed = not _same(found, self._running)
+        if not self._changed:
+            self._report.begun(str(self._path), hash)
 
     def look(self) -> None:
         """One look."""
@@ -103,23 +123,30 @@ class Reader:
 
     def _read(self, stamp: Stamp) -> None:
         try:
+            hash = hash_of(self._path)
             config = load_change(self._path, self._running)
             # Upstreams that cannot be used are faults as well.
             ModelTable(config)
         except Exception as error:
             # Whatever is wrong with a file must not end the thread: the next one may be right.
             if not self._moved(stamp):
-                self._log.error("reload_failed", faults=faults_of(error))
+                self._failed(error)
             return
         if self._moved(stamp):
             return
         try:
             self._take(config)
         except Exception as error:
-            self._log.error("reload_failed", faults=faults_of(error))
+            self._failed(error)
             return
         self._running = config
+        self._report.served(hash)
         self._tell_of_restarts(config)
+
+    def _failed(self, error: Exception) -> None:
+        faults = faults_of(error)
+        self._report.failed(faults)
+        self._log.error("reload_failed", faults=faults)
 
     def _moved(self, stamp: Stamp) -> bool:
         """Whether the file is not any more what was read; it is read again, then."""

@@ -205,7 +205,7 @@ class Running:
             done.result()
 
         watch = self._config.server.reload_on_change
-        reader = Reader(path, self._config, take, self._log, watch=watch)
+        reader = Reader(path, self._config, take, self._log, self._gateway.configuration, watch=watch)
         return reader
 
     def _reload(self, config: Config) -> None:

@@ -1,5 +1,6 @@
 """What operators see: the structured log and the metrics."""
 
+from sluicegate.telemetry.configuration import ConfigurationReport
 from sluicegate.telemetry.counters import CountersMetrics
 from sluicegate.telemetry.keys import KeyMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
@@ -10,6 +11,7 @@ from sluicegate.telemetry.recorder import Recorder, Sink
 from sluicegate.telemetry.stored import StoredMetrics
 
 __all__ = [
+    "ConfigurationReport",
     "CountersMetrics",
     "KeyMetrics",
     "LedgerMetrics",

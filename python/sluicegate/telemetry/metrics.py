@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from sluicegate.telemetry.configuration import ConfigurationReport
 from sluicegate.telemetry.counters import CountersMetrics
 from sluicegate.telemetry.keys import KeyMetrics
 from sluicegate.telemetry.ledger import LedgerMetrics
@@ -117,6 +118,7 @@ class Metrics(Collector):
         self.ledger = LedgerMetrics(self._registry)
         self._counters: CountersMetrics | None = None
         self.keys = KeyMetrics(self._registry)
+        self.configuration = ConfigurationReport(self._registry)
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._places: dict[tuple[str, str], _Place] = {}
         self._faults: dict[tuple[str, str, str], int] = {}
