@@ -43,7 +43,7 @@ def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
         "prices": {"m": {"input": "1", "cached_input": "1", "output": "5"}},
         "limits": {
             "three": {"requests": "3/hour"},
-            "tokens": {"tokens": "300/hour"},
+            "tokens": {"tokens": "240/hour"},
             "small": {"tokens": "50/hour"},
             "counting": {"requests": "2/hour", "tokens": "50/hour"},
             "budget": {"cost": "0.0003/month"},
