@@ -93,7 +93,9 @@ impl Attempts {
             inter_token_latency: of_stream(inter_token_latency(outcome)),
             longest_gap: of_stream(outcome.longest_gap.map(|time| time.as_secs_f64())),
             client_blocked: outcome.client_blocked.as_secs_f64(),
-            input_tokens: tokens(|usage| usage.input_tokens),
+            // 0 stands for an input of which there is no estimate, so that what was counted can be priced.
+            input_tokens: tokens(|usage| usage.input_tokens)
+                .filter(|input| *input > 0 || !outcome.estimated),
             cached_input_tokens: tokens(|usage| usage.cached_input_tokens),
             cache_write_tokens: tokens(|usage| usage.cache_write_tokens),
             output_tokens: tokens(|usage| usage.output_tokens),

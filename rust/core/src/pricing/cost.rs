@@ -345,8 +345,8 @@ mod tests {
             (13, 15, 4, Some(2)),
             (14, 149, 100, Some(2)),
             (6, 0, 0, Some(0)),
-            (6, 9_223_372_036_854, 0, Some(9_223_372_036_854_000_000)),
-            (6, 9_223_372_036_855, 0, None),
+            (6, 9_999_999_999, 1, Some(MOST_COST)),
+            (6, 10_000_000_000, 1, None),
             (6, u128::MAX, 0, None),
         ] {
             let amounts = cost(scale, prompt, completion).in_picodollars();
