@@ -43,6 +43,8 @@ __all__ = [
     "Limit",
     "Limits",
     "ListenBounds",
+    "LoadRoom",
+    "LoadShare",
     "MemberEdits",
     "MessagesTarget",
     "Outcome",
@@ -136,20 +138,40 @@ class ResponsesRequest:
     references: Final[list[str]]
     """The ids that items of the input refer to, decoded, in their order; at most 1,001 of them. Empty for an
     id that is no string."""
-    def with_items(self, items: Mapping[str, bytes]) -> ResponsesRequest:
-        """The same request with items, JSON by id, in place of the references to them; others stay.
+    def with_items(self, items: Mapping[str, bytes], share: LoadShare | None = None) -> ResponsesRequest:
+        """The same request with items, JSON by id, in place of the references to them; others stay. It has
+        `share` for as long as any part of its body is there.
 
         Raises as `with_input_prefix` does.
         """
-    def with_input_prefix(self, items: bytes) -> ResponsesRequest:
+    def with_input_prefix(self, items: bytes, share: LoadShare | None = None) -> ResponsesRequest:
         """The same request with earlier items, JSON with commas in between, in front of its input and without
-        `previous_response_id`.
+        `previous_response_id`. It has `share` for as long as any part of its body is there.
 
         Raises `sluicegate.errors.DocumentTooLarge` where it would be larger than a request may be, and
         `InvalidJSON` where an item is no JSON.
         """
     def as_run(self) -> bytes:
         """The body as it is run in the background: with `stream`, and without `background`."""
+
+@final
+class LoadShare:
+    """What one caller has taken of a `LoadRoom`. It is given back when nobody has it any more."""
+
+    def release(self) -> None:
+        """Give it back, but for requests that have it. Idempotent."""
+
+@final
+class LoadRoom:
+    """Room for so many bytes of what is loaded of stored responses, which callers share. For any thread."""
+
+    def __new__(cls, bytes: int) -> LoadRoom: ...
+    taken: Final[int]
+    """Bytes."""
+    def take(self, caller: str, bytes: int) -> LoadShare | None:
+        """Take so much for a caller; None where there is no room. Nobody who has some already takes more than
+        is left for others, and what is larger than the room is alone in it.
+        """
 
 _Turn = tuple[str, bytes, bytes]
 """A response's id, its request, and its Response object, or nothing in its place; JSON. What is no JSON has

@@ -351,6 +351,12 @@ CATALOGUE: Mapping[str, Entry] = {
         ("A slow disk or database.", "More background responses than it is sized for."),
         ("Wait for the seconds of `retry-after`.", "Raise `responses.max_waiting_bytes` for short bursts."),
     ),
+    "loading_busy": Entry(
+        "503",
+        "As much of stored responses is loaded as may be, and no room for more was given back in time.",
+        ("Many requests continue, or list, conversations of megabytes at once.",),
+        ("Wait for the seconds of `retry-after`.", "Raise `responses.max_loaded_bytes`."),
+    ),
     "store_unavailable": Entry(
         "503",
         "The store of responses cannot be read or written.",

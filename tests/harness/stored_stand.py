@@ -107,9 +107,16 @@ async def create(store: ResponseStore, *, owner: str = OWNER, model: str = MODEL
 
 
 async def shown(store: ResponseStore, id: str, owner: str = OWNER) -> dict[str, Any]:
-    found = json.loads(await store.response(id, owner))
+    with store.hold(owner) as hold:
+        found = json.loads(await store.response(id, owner, hold))
     assert isinstance(found, dict)
     return found
+
+
+async def context_of(store: ResponseStore, previous: str, owner: str) -> bytes:
+    """The items of the conversation up to and with that response."""
+    with store.hold(owner) as hold:
+        return await store.context(await store.conversation(previous, owner), owner, hold)
 
 
 async def until(store: ResponseStore, id: str, *statuses: str, owner: str = OWNER) -> dict[str, Any]:

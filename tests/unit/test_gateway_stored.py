@@ -13,6 +13,7 @@ from fakes.front import FakeExchange, FakeOutcome, FakeUsage, Script
 from fakes.gateway import CONFIG, KEY, Harness, Start
 from harness.stored_stand import sse, upstream_events
 from sluicegate.config import load_data
+from sluicegate.responses import Chain, NotFound
 
 RESPONSES = "/v1/responses"
 WAIT_SECONDS = 30.0
@@ -212,12 +213,12 @@ async def test_an_answer_that_comes_too_late_is_dropped(stored: Any, monkeypatch
     gateway.begin()
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def context(previous: str, owner: str) -> bytes:
+    async def conversation(previous: str, owner: str) -> Chain:
         asked.set()
         await go_on.wait()
-        return b""
+        raise NotFound(previous)
 
-    monkeypatch.setattr(gateway.app._state.responses, "context", context)
+    monkeypatch.setattr(gateway.app._state.responses, "conversation", conversation)
     body = json.dumps({"model": "small", "input": "x", "previous_response_id": "resp_1"}).encode()
     connection = Connection("POST", RESPONSES, body=body, headers=KEY)
     call = asyncio.ensure_future(gateway.app(connection.scope, connection.receive, connection.send))
@@ -234,10 +235,10 @@ async def test_an_answer_that_comes_too_late_is_dropped(stored: Any, monkeypatch
 async def test_a_store_that_breaks_is_an_error_of_ours(stored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = stored()
 
-    async def context(previous: str, owner: str) -> bytes:
+    async def conversation(previous: str, owner: str) -> Chain:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(gateway.app._state.responses, "context", context)
+    monkeypatch.setattr(gateway.app._state.responses, "conversation", conversation)
     refused = await Client(gateway).create(previous_response_id="resp_1")
     assert (refused.status, refused.error["code"]) == (500, "internal")
     lines = await gateway.lines()
@@ -357,3 +358,44 @@ async def test_one_that_is_not_taken_on_is_recorded_as_refused(
 async def test_background_without_a_store_is_refused(start_gateway: Start) -> None:
     refused = await Client(start_gateway()).create(background=True)
     assert (refused.status, refused.error["code"]) == (400, "unsupported_value")
+
+
+# === what is loaded ===
+
+
+async def test_what_is_loaded_for_one_caller_leaves_room_for_others(stored: Any, tmp_path: Path) -> None:
+    waiting: list[FakeExchange] = []
+
+    def first_ones_only(exchange: FakeExchange) -> None:
+        if exchange.forwarded["request"] is None:
+            answer(exchange)
+        else:
+            waiting.append(exchange)
+
+    keys = [{"name": "busy", "key": "sk-team"}, {"name": "quiet", "key": "sk-quiet"}]
+    place = {"path": str(tmp_path / "responses.db"), "max_loaded_bytes": 5_000_000}
+    bounds = {"max_body_bytes": 4_000_000}
+    client = Client(stored(first_ones_only, keys=keys, responses=place, server=bounds))
+    store = client.gateway.app._state.responses
+    store._loading.patience = 0.05
+    large = (await client.create(input="x" * 1_000_000)).json()["id"]
+    asking = [asyncio.ensure_future(client.create(previous_response_id=large)) for _ in range(5)]
+    refused: list[Response] = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(refused) + len(waiting) < 5:
+            done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
+            refused = [each.result() for each in done]
+    assert len(waiting) == 1
+    assert 2_000_000 <= store._loading.room.taken <= 5_000_000
+    for reply in refused:
+        assert (reply.status, reply.json()["error"]["code"]) == (503, "loading_busy")
+        assert int(dict(reply.headers)["retry-after"]) > 0
+    # Another caller is served at once, and the first one again when its request is over.
+    body = {"model": "small", "input": "x" * 500_000}
+    quiet = {"authorization": "Bearer sk-quiet"}
+    other = await client.gateway.request("POST", RESPONSES, json_body=body, headers=quiet)
+    items = f"/{other.json()['id']}/input_items"
+    assert (await client.call("GET", items, quiet)).status == 200
+    answer(waiting[0])
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(*asking)

@@ -82,7 +82,9 @@ class StoreConfig(Section):
     )
     retention_seconds: Retention = Field(default=30 * 24 * 3600.0, description="How long a response is kept.")
     max_bytes: Bytes = Field(
-        default=4 * 1024**3, description="How much is kept in all; past it the oldest responses are deleted."
+        default=4 * 1024**3,
+        description="How much is kept in all; past it whoever has more than an equal share loses its "
+        "oldest responses.",
     )
     max_response_bytes: MemoryBytes = Field(
         default=64 * 1024**2,
@@ -90,7 +92,9 @@ class StoreConfig(Section):
     )
     concurrency: Positive = Field(default=64, description="How many background responses run at once.")
     max_queued: Positive = Field(
-        default=10_000, description="How many background responses may wait; more are refused with 429."
+        default=10_000,
+        description="How many background responses may wait; more are refused with 429. No caller may have "
+        "more of them than are left free.",
     )
     queue_seconds: Seconds = Field(
         default=3600.0, description="How long a background response may wait to be run before it fails."
@@ -100,6 +104,13 @@ class StoreConfig(Section):
         description="Of what waits in memory for the store, and of the copies of live replies under way, "
         "each. Past it background responses are slowed, new ones are refused with 503, and live replies are "
         "not kept.",
+    )
+    max_loaded_bytes: MemoryBytes = Field(
+        default=256 * 1024**2,
+        description="How much of stored responses is loaded at once for all requests together: conversations "
+        "that are continued, items, and responses that are retrieved. Each counts twice, and until its "
+        "upstream's reply begins. Past it requests wait, and are then refused with 503. No caller that has "
+        "some already gets more than it leaves to others.",
     )
     lease_seconds: Seconds = Field(
         default=15.0,

@@ -13,7 +13,7 @@ from sluicegate.gateway.admission import told
 from sluicegate.gateway.app_request import AppRequest
 from sluicegate.gateway.asgi import Message, Receive, Send, respond
 from sluicegate.gateway.call import Run, TakenOn
-from sluicegate.gateway.conversations import Conversations, parsed, with_earlier
+from sluicegate.gateway.conversations import Conversations, parsed
 from sluicegate.gateway.decisions import Decider
 from sluicegate.gateway.door import Door
 from sluicegate.gateway.endpoints import RESPONSES_PATH, TIMEOUT_HEADER
@@ -168,7 +168,9 @@ class Background:
         request = await parsed(text)
         previous = request.previous_response_id
         earlier = await self._conversations.earlier(run.serving, owner, model, previous)
-        return None if earlier is None else await with_earlier(request, earlier)
+        if earlier is None:
+            return None
+        return await self._conversations.with_earlier(owner, request, earlier)
 
     def _refused(self, work: Work, caller: Caller, reply: ErrorReply, seconds: float) -> None:
         entry = work.entry

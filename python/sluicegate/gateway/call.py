@@ -43,25 +43,20 @@ class TakenOn:
 class Continued:
     """The facts of a request that another one, with the conversation in front, has taken the place of."""
 
-    __slots__ = ("_arrived", "_request")
+    __slots__ = ("_arrived", "affinity", "input_tokens_estimate", "size")
 
     def __init__(self, arrived: Arrived, request: ResponsesRequest) -> None:
+        # Not the request: it may have megabytes, and its facts are known until its reply has ended.
         self._arrived = arrived
-        self._request = request
+        self.size = request.size
+        self.affinity = arrived.affinity_of(request)
+        self.input_tokens_estimate = arrived.input_tokens_estimate and request.input_tokens_estimate
 
     endpoint = property(lambda self: self._arrived.endpoint)
     stream = property(lambda self: self._arrived.stream)
-    size = property(lambda self: self._request.size)
     max_output_tokens = property(lambda self: self._arrived.max_output_tokens)
     user = property(lambda self: self._arrived.user)
-    input_tokens_estimate = property(
-        lambda self: self._arrived.input_tokens_estimate and self._request.input_tokens_estimate
-    )
     headers = property(lambda self: self._arrived.headers)
-
-    @property
-    def affinity(self) -> int | None:
-        return self._arrived.affinity_of(self._request)
 
 
 class Call:

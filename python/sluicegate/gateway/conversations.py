@@ -6,7 +6,7 @@ from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import Serving, State
 from sluicegate.offload import offload
-from sluicegate.responses import NotFinished, NotFound, TooLong
+from sluicegate.responses import Chain, Hold, LoadingBusy, NotFinished, NotFound, TooLong
 from sluicegate.routing import Model
 from sluicegate.storage import StoreUnavailable
 
@@ -35,19 +35,17 @@ class Conversations:
         changed = await self.resolved(serving, owner, model, request)
         kept = None if changed is None else changed.body
         if earlier is not None:
-            changed = await with_earlier(changed or request, earlier)
+            changed = await self.with_earlier(owner, changed or request, earlier)
         return changed, kept
 
-    async def earlier(self, serving: Serving, owner: str, model: Model, previous: str | None) -> bytes | None:
-        """The items up to the response `previous`, JSON with commas in between; None where there is none, or
-        it is not one of ours.
-        """
+    async def earlier(self, serving: Serving, owner: str, model: Model, previous: str | None) -> Chain | None:
+        """The turns up to the response `previous`; None where there is none, or it is not one of ours."""
         if previous is None:
             return None
         store = self._state.responses
         try:
             if store.enabled:
-                return await store.context(previous, owner)
+                return await store.conversation(previous, owner)
             missing, known = previous, False
         except NotFound as error:
             missing, known = error.id, error.known
@@ -71,27 +69,46 @@ class Conversations:
         if len(ids) > _MAX_REFERENCES:
             raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
         limit = serving.config.server.max_body_bytes
-        found = await self._items(owner, ids)
-        missing = [id for id in ids if id not in found]
-        if missing and _speaks_responses(serving, model):
-            # An upstream knows all callers by one account, and would not tell their items apart.
-            missing = await self._of_others(owner, missing)
-        if missing:
-            raise Refused(stored_errors.item_not_found(missing[0]))
-        size = sum(map(len, found.values()))
-        if size > limit:
-            raise Refused(errors.body_too_large(limit))
+        with self._state.responses.hold(owner) as hold:
+            found = await self._items(owner, ids, hold)
+            missing = [id for id in ids if id not in found]
+            if missing and _speaks_responses(serving, model):
+                # An upstream knows all callers by one account, and would not tell their items apart.
+                missing = await self._of_others(owner, missing)
+            if missing:
+                raise Refused(stored_errors.item_not_found(missing[0]))
+            size = sum(map(len, found.values()))
+            if size > limit:
+                raise Refused(errors.body_too_large(limit))
+            try:
+                return await offload(request.size + size, request.with_items, found, hold.share)
+            except ParseError as error:
+                raise Refused(errors.invalid_body(error)) from None
+
+    async def with_earlier(self, owner: str, request: ResponsesRequest, earlier: Chain) -> ResponsesRequest:
+        """The request with `earlier` in front of its input."""
+        store = self._state.responses
         try:
-            return await offload(request.size + size, request.with_items, found)
+            with store.hold(owner) as hold:
+                items = await store.context(earlier, owner, hold)
+                return await offload(request.size + len(items), request.with_input_prefix, items, hold.share)
         except ParseError as error:
             raise Refused(errors.invalid_body(error)) from None
+        except NotFound as error:
+            raise Refused(stored_errors.previous_response_not_found(error.id)) from None
+        except LoadingBusy:
+            raise Refused(stored_errors.loading_busy()) from None
+        except StoreUnavailable:
+            raise Refused(stored_errors.store_unavailable()) from None
 
-    async def _items(self, owner: str, ids: list[str]) -> dict[str, bytes]:
+    async def _items(self, owner: str, ids: list[str], hold: Hold) -> dict[str, bytes]:
         """The items that the store has."""
         if not self._state.responses.enabled:
             return {}
         try:
-            return await self._state.responses.items(ids, owner)
+            return await self._state.responses.items(ids, owner, hold)
+        except LoadingBusy:
+            raise Refused(stored_errors.loading_busy()) from None
         except TooLong:
             raise Refused(stored_errors.references_too_large()) from None
         except StoreUnavailable:
@@ -106,14 +123,6 @@ class Conversations:
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
         return [] if found is None else [found]
-
-
-async def with_earlier(request: ResponsesRequest, earlier: bytes) -> ResponsesRequest:
-    """The request with `earlier` in front of its input. Raises `Refused`."""
-    try:
-        return await offload(request.size + len(earlier), request.with_input_prefix, earlier)
-    except ParseError as error:
-        raise Refused(errors.invalid_body(error)) from None
 
 
 async def parsed(body: bytes) -> ResponsesRequest:

@@ -217,7 +217,9 @@ class Decider:
                 return
             call.lease = answer
             if call.run is not None:
-                self._begin(call, call.run.request)
+                # It may have megabytes, which are needed no longer than the engine needs them.
+                request, call.run.request = call.run.request, None
+                self._begin(call, request)
             elif event.endpoint == "responses":
                 self._respond(call, event)
             else:

@@ -124,5 +124,15 @@ def store_busy() -> ErrorReply:
     )
 
 
+def loading_busy() -> ErrorReply:
+    return error_reply(
+        503,
+        "As much of stored responses is loaded as may be, by this caller or by all: try again soon.",
+        type="server_error",
+        code="loading_busy",
+        headers=((b"retry-after", b"5"),),
+    )
+
+
 def bad_parameter(name: str, wanted: str) -> ErrorReply:
     return error_reply(400, f"`{name}` must be {wanted}.", code="invalid_value", param=name)

@@ -12,7 +12,7 @@ from sluicegate.gateway.app_request import AppRequest, Methods
 from sluicegate.gateway.asgi import Receive, Send
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import State
-from sluicegate.responses import NotFinished, NotFound, Page
+from sluicegate.responses import Hold, LoadingBusy, NotFinished, NotFound, Page
 from sluicegate.storage import StoreUnavailable
 
 PREFIX = "/v1/responses/"
@@ -59,30 +59,30 @@ class StoredResponses:
 
     # === what each does ===
 
-    async def _get(self, id: str, owner: str, query: Mapping[str, str]) -> Reply:
+    async def _get(self, id: str, owner: str, query: Mapping[str, str], hold: Hold) -> Reply:
         store = self.state.responses
         if query.get("stream", "false").lower() not in ("true", "1"):
-            return await store.response(id, owner)
+            return await store.response(id, owner, hold)
         return await store.follow(id, owner, _whole_number(query, "starting_after", -1, least=0))
 
-    async def _delete(self, id: str, owner: str, query: Mapping[str, str]) -> Reply:
+    async def _delete(self, id: str, owner: str, query: Mapping[str, str], hold: Hold) -> Reply:
         await self.state.responses.delete(id, owner)
         return {"id": id, "object": "response", "deleted": True}
 
-    async def _cancel(self, id: str, owner: str, query: Mapping[str, str]) -> Reply:
-        entry, body = await self.state.responses.cancel(id, owner)
+    async def _cancel(self, id: str, owner: str, query: Mapping[str, str], hold: Hold) -> Reply:
+        entry, body = await self.state.responses.cancel(id, owner, hold)
         if not entry.background:
             raise Refused(stored_errors.not_cancellable())
         return body
 
-    async def _input_items(self, id: str, owner: str, query: Mapping[str, str]) -> Reply:
+    async def _input_items(self, id: str, owner: str, query: Mapping[str, str], hold: Hold) -> Reply:
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
             raise Refused(stored_errors.bad_parameter("order", "asc or desc"))
         limit = _whole_number(query, "limit", 20, least=1, most=100)
         after = query.get("after")
         page = Page("asc" if order == "asc" else "desc", after, limit)
-        listed = await self.state.responses.input_items(id, owner, page)
+        listed = await self.state.responses.input_items(id, owner, page, hold)
         if listed is None:
             raise Refused(stored_errors.bad_parameter("after", "the id of one of the items"))
         return listed
@@ -97,7 +97,7 @@ class _Call:
         self,
         stored: StoredResponses,
         id: str,
-        act: Callable[[str, str, Mapping[str, str]], Awaitable[Reply]],
+        act: Callable[[str, str, Mapping[str, str], Hold], Awaitable[Reply]],
     ) -> None:
         self._stored = stored
         self._id = id
@@ -105,23 +105,26 @@ class _Call:
 
     async def __call__(self, asked: AppRequest) -> None:
         asked.authorize()
-        reply = await self._reply(asked.owner, asked.scope["query_string"])
-        if isinstance(reply, bytes | Mapping):
-            await asked.respond(
-                [_JSON],
-                reply if isinstance(reply, bytes) else json.dumps(reply, separators=(",", ":")).encode(),
-            )
-        else:
-            await send_events(asked, reply, self._stored.keepalive)
+        with self._stored.state.responses.hold(asked.owner) as hold:
+            reply = await self._reply(asked.owner, asked.scope["query_string"], hold)
+            if isinstance(reply, bytes | Mapping):
+                await asked.respond(
+                    [_JSON],
+                    reply if isinstance(reply, bytes) else json.dumps(reply, separators=(",", ":")).encode(),
+                )
+                return
+        await send_events(asked, reply, self._stored.keepalive)
 
-    async def _reply(self, owner: str, query_string: bytes) -> Reply:
+    async def _reply(self, owner: str, query_string: bytes, hold: Hold) -> Reply:
         if not self._stored.state.responses.enabled:
             raise Refused(stored_errors.response_not_found(self._id))
         query = dict(parse_qsl(query_string.decode("latin-1")))
         try:
-            return await self._act(self._id, owner, query)
+            return await self._act(self._id, owner, query, hold)
         except (NotFound, NotFinished):
             raise Refused(stored_errors.response_not_found(self._id)) from None
+        except LoadingBusy:
+            raise Refused(stored_errors.loading_busy()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
 

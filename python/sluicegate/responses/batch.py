@@ -66,16 +66,29 @@ class Batch:
         return refused
 
     async def _room(self, connection: AsyncConnection, refused: dict[int, StoreError]) -> list[Begin]:
-        """Those that the queue has room for."""
+        """Those that the queue has room for: no caller may have more in it than is left free, in number and
+        in bytes. So there is room for whoever comes next, however many fill it.
+        """
         writes = [write for write in self._writes if isinstance(write, Begin)]
         if not writes:
             return []
-        query = select(func.count()).select_from(responses).where(responses.c.status == "queued")
-        waiting = await connection.scalar(query) or 0
+        query = select(responses.c.owner, func.count(), func.sum(responses.c.bytes)).where(
+            responses.c.status == "queued"
+        )
+        rows = (await connection.execute(query.group_by(responses.c.owner))).all()
+        # Sums of PostgreSQL are no integers.
+        waiting = {owner: (number, int(size)) for owner, number, size in rows}
+        all_number = sum(number for number, _ in waiting.values())
+        all_size = sum(size for _, size in waiting.values())
         taken = []
         for write in writes:
-            if waiting < write.max_queued:
-                waiting += 1
+            owner = write.row["owner"]
+            number, size = waiting.get(owner, (0, 0))
+            left = write.max_queued - all_number, write.max_bytes - all_size
+            # The first of a caller may be as large as it likes.
+            if number < left[0] and (not number or size + write.size <= left[1]):
+                waiting[owner] = number + 1, size + write.size
+                all_number, all_size = all_number + 1, all_size + write.size
                 taken.append(write)
             else:
                 refused[id(write)] = QueueFull()

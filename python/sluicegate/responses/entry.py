@@ -38,6 +38,8 @@ class Entry:
     """Who of the people behind the caller asked for it, where a header tells them apart."""
     deadline: float | None
     """When its client does not want it any more; None: the client has not said."""
+    bytes: int
+    """Of all that is kept of it; of one that has not ended, of what it began with."""
 
     @property
     def ended(self) -> bool:

@@ -10,6 +10,13 @@ class StoreBusy(StoreUnavailable):
         super().__init__("as much waits to be written as may wait")
 
 
+class LoadingBusy(StoreUnavailable):
+    """As much is loaded as may be, by this caller or by all."""
+
+    def __init__(self) -> None:
+        super().__init__("as much is loaded as may be")
+
+
 class Fenced(StoreError):
     """Another process has taken the response over, or it was ended or deleted."""
 
@@ -36,7 +43,7 @@ class NotFinished(StoreError):
 
 
 class QueueFull(StoreError):
-    """Too much background work waits."""
+    """Too much background work waits, or too much of this caller's."""
 
 
 class TooLong(StoreError):

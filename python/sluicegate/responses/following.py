@@ -18,6 +18,7 @@ from sqlalchemy import TextClause, select, text
 from sluicegate.responses.changes import Listener
 from sluicegate.responses.entry import DELETED, ENDED, Run
 from sluicegate.responses.errors import NotFound
+from sluicegate.responses.loading import Loading
 from sluicegate.responses.repository import Repository
 from sluicegate.responses.schema import responses
 from sluicegate.responses.writes import Final
@@ -35,6 +36,9 @@ _RETRY_SECONDS = 1.0
 _BACKLOG_BYTES = 1024 * 1024
 
 _MANY = 256
+
+# Read at a time: of a background response each has half a megabyte at most.
+_RUNS = 4
 
 
 class _Feed:
@@ -74,9 +78,12 @@ class _Feed:
 class Following:
     """The followers of one process. `is_local` tells whether this process runs a response itself."""
 
-    def __init__(self, database: Database, repository: Repository, is_local: Callable[[str], bool]) -> None:
+    def __init__(
+        self, database: Database, repository: Repository, loading: Loading, is_local: Callable[[str], bool]
+    ) -> None:
         self._database = database
         self._repository = repository
+        self._loading = loading
         self._is_local = is_local
         self._feeds: dict[str, set[_Feed]] = {}
         self._positions: dict[str, int] = {}
@@ -98,10 +105,15 @@ class Following:
             alone = self._database.undisturbed
             entry = await alone(self._repository.entry(id, owner))
             while True:
-                runs = await alone(self._repository.events(id, position))
-                for run in runs:
-                    yield await run.after(position)
-                    position = run.last
+                with self._loading.hold(owner) as hold:
+                    # As large as its reply, where that came whole.
+                    await hold.take(entry.bytes if entry.ended and not entry.background else 0)
+                    runs = await alone(self._repository.events(id, position, _RUNS))
+                    for run in runs:
+                        yield await run.after(position)
+                        position = run.last
+                if len(runs) == _RUNS:
+                    continue
                 if entry.ended:
                     return
                 if runs:

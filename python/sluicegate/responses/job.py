@@ -32,7 +32,7 @@ _ERROR_HEADER = b"x-sluicegate-error"
 
 # No time within which it may wait brings a budget back, or the time that its client has set.
 _FINAL = frozenset({"budget_exceeded", "client_timeout"})
-_WAITING = frozenset({"limit_exceeded", "keys_unavailable"})
+_WAITING = frozenset({"limit_exceeded", "keys_unavailable", "loading_busy"})
 
 # Of an upstream's own words about a failure, which the response, its events and each look at it repeat.
 _MESSAGE_CHARACTERS = 2000

@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, delete, func, literal, select, update
+from sqlalchemy import Column, case, delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sluicegate.responses.entry import DELETED, Entry, Run
+from sluicegate.responses.entry import DELETED, ENDED, Entry, Run
 from sluicegate.responses.errors import NotFinished, NotFound, TooLong
 from sluicegate.responses.schema import events, is_key, items, payloads, responses
 from sluicegate.storage import Database
@@ -29,6 +29,7 @@ ENTRY: tuple[Column[Any], ...] = (
     responses.c.key_id,
     responses.c.user_id,
     responses.c.deadline,
+    responses.c.bytes,
 )
 
 # Turns of a conversation. A chain that is longer was not made by people.
@@ -37,16 +38,40 @@ MAX_CHAIN = 10_000
 # Of all its requests and responses, and of those that have the items that a request refers to: no request may
 # be as large as this with what it continues.
 MAX_CHAIN_BYTES = 64 * 1024**2
+# Variables of one statement are limited.
+_MANY = 500
+
 _LENGTH = func.length(payloads.c.request) + func.length(payloads.c.response)
+
+
+Turn = tuple[str, bytes, bytes]
+"""A response's id, its request, and its Response object, JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A response with its payloads."""
+    """A response as it stands. What it was made from may be large, and is seldom asked for."""
 
     entry: Entry
-    request: bytes
     response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The turns of a conversation, oldest first."""
+
+    ids: list[str]
+    size: int
+    """Bytes of all its requests and responses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a response is, in bytes."""
+
+    previous_id: str | None
+    request: int
+    response: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +100,55 @@ class Repository:
 
     async def stored(self, id: str, owner: str) -> Stored:
         """Raises `NotFound`."""
-        query = select(*ENTRY, payloads.c.request, payloads.c.response).join(
+        query = select(*ENTRY, payloads.c.response).join(payloads, payloads.c.response_id == responses.c.id)
+        async with self._database.read("read") as connection:
+            found = (await connection.execute(query.where(*_visible(id, owner)))).one_or_none()
+        if found is None:
+            raise NotFound(id)
+        *columns, response = found
+        return Stored(Entry(*columns), response)
+
+    async def sizes(self, id: str, owner: str) -> Sizes:
+        """Raises `NotFound`."""
+        lengths = func.length(payloads.c.request), func.length(payloads.c.response)
+        query = select(responses.c.previous_id, *lengths).join(
             payloads, payloads.c.response_id == responses.c.id
         )
         async with self._database.read("read") as connection:
             found = (await connection.execute(query.where(*_visible(id, owner)))).one_or_none()
         if found is None:
             raise NotFound(id)
-        *columns, request, response = found
-        return Stored(Entry(*columns), request, response)
+        return Sizes(*found)
 
-    async def events(self, id: str, after: int = -1) -> list[Run]:
-        """Runs with events after number `after`, in their order; the first may begin before it."""
+    async def turns(self, ids: Sequence[str], owner: str, *, asked: str | None = None) -> list[Turn]:
+        """These responses of a caller, in their order; those that are gone meanwhile are left out. Of `asked`
+        only the request.
+        """
+        found: dict[str, Turn] = {}
+        shown = case((payloads.c.response_id == asked, b""), else_=payloads.c.response)
+        query = select(payloads.c.response_id, payloads.c.request, shown).join(
+            responses, payloads.c.response_id == responses.c.id
+        )
+        query = query.where(responses.c.owner == owner, responses.c.status != DELETED)
         async with self._database.read("read") as connection:
-            return await runs(connection, id, after)
+            for start in range(0, len(ids), _MANY):
+                some = query.where(payloads.c.response_id.in_(ids[start : start + _MANY]))
+                for id, request, response in (await connection.execute(some)).all():
+                    found[id] = id, request, response
+        return [found[id] for id in ids if id in found]
+
+    async def events(self, id: str, after: int = -1, most: int | None = None) -> list[Run]:
+        """Runs with events after number `after`, in their order; the first may begin before it. At most
+        `most` of them.
+        """
+        async with self._database.read("read") as connection:
+            return await runs(connection, id, after, most)
+
+    async def has_events(self, id: str) -> bool:
+        """Whether any event of it is kept."""
+        query = select(events.c.first).where(events.c.response_id == id).limit(1)
+        async with self._database.read("read") as connection:
+            return (await connection.execute(query)).first() is not None
 
     async def delete(self, id: str, owner: str) -> None:
         """Raises `NotFound`. Whoever runs it finds its fence gone, and stops.
@@ -105,11 +165,10 @@ class Repository:
                 raise NotFound(id)
             await delete_rest(connection, [id])
 
-    async def chain(self, id: str, owner: str) -> list[Stored]:
-        """The response and those that it continues, oldest first.
+    async def chain(self, id: str, owner: str) -> Chain:
+        """The response and those that it continues.
 
-        Raises `NotFound` with the id that is missing, `NotFinished`, and `TooLong`. What is used
-        is kept: the retention of all of them begins anew.
+        Raises `NotFound` with the id that is missing, `NotFinished`, and `TooLong`.
         """
         ancestors = (
             select(responses.c.id, responses.c.previous_id, literal(0).label("depth"))
@@ -125,28 +184,27 @@ class Repository:
             )
         )
         query = (
-            select(*ENTRY, payloads.c.request, payloads.c.response)
+            select(responses.c.id, responses.c.previous_id, responses.c.status, _LENGTH)
             .join(ancestors, ancestors.c.id == responses.c.id)
             .join(payloads, payloads.c.response_id == responses.c.id)
             .order_by(ancestors.c.depth.desc())
         )
-        size = select(func.sum(_LENGTH)).join(ancestors, ancestors.c.id == payloads.c.response_id)
         async with self._database.read("read") as connection:
-            if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
-                raise TooLong
             rows = (await connection.execute(query)).all()
             known = rows or await connection.scalar(select(responses.c.id).where(responses.c.id == id))
         if not rows:
             raise NotFound(id, known=known is not None)
-        found = [Stored(Entry(*row[:-2]), row[-2], row[-1]) for row in rows]
-        first = found[0].entry
+        size = sum(row[-1] for row in rows)
+        if size > MAX_CHAIN_BYTES:
+            raise TooLong
+        _, previous, _, _ = rows[0]
         # A link that is not ours leads to the upstream's own store: that is for the upstream to follow.
-        if first.previous_id is not None:
-            raise NotFound(first.previous_id)
-        last = found[-1].entry
-        if not last.ended:
-            raise NotFinished(last.id, last.status)
-        return found
+        if previous is not None:
+            raise NotFound(previous)
+        last, _, status, _ = rows[-1]
+        if status not in ENDED:
+            raise NotFinished(last, status)
+        return Chain([row[0] for row in rows], size)
 
     async def touch(self, ids: Sequence[str]) -> None:
         """Let the retention of these begin anew."""
@@ -159,8 +217,9 @@ class Repository:
                 update(responses).where(responses.c.id.in_(free)).values(expires_at=until)
             )
 
-    async def holders(self, item_ids: Collection[str], owner: str) -> dict[str, str]:
-        """By input or output item, the response that has it; items that none has are left out.
+    async def holders(self, item_ids: Collection[str], owner: str) -> tuple[dict[str, str], int]:
+        """By input or output item, the response that has it; items that none has are left out. And the bytes
+        of these responses.
 
         Raises `TooLong` where these responses are too large to be looked through.
         """
@@ -170,9 +229,11 @@ class Repository:
         async with self._database.read("read") as connection:
             found = {row.item_id: row.response_id for row in await connection.execute(query)}
             size = select(func.sum(_LENGTH)).where(payloads.c.response_id.in_(set(found.values())))
-            if (await connection.scalar(size) or 0) > MAX_CHAIN_BYTES:
-                raise TooLong
-        return found
+            # Sums of PostgreSQL are no integers.
+            together = int(await connection.scalar(size) or 0)
+        if together > MAX_CHAIN_BYTES:
+            raise TooLong
+        return found, together
 
     async def any_item_of_another(self, item_ids: Collection[str], owner: str) -> str | None:
         """One of these items that another owner has, if any."""
@@ -198,11 +259,12 @@ def _visible(id: str, owner: str) -> tuple[Any, Any, Any]:
     return responses.c.id == id, responses.c.owner == owner, responses.c.status != DELETED
 
 
-async def runs(connection: AsyncConnection, id: str, after: int = -1) -> list[Run]:
+async def runs(connection: AsyncConnection, id: str, after: int = -1, most: int | None = None) -> list[Run]:
     query = (
         select(events.c.first, events.c.last, events.c.data)
         .where(events.c.response_id == id, events.c.last > after)
         .order_by(events.c.first)
+        .limit(most)
     )
     return [Run(*row) for row in (await connection.execute(query)).all()]
 

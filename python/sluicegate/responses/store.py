@@ -36,8 +36,9 @@ from sluicegate.responses.errors import (
 from sluicegate.responses.following import Following
 from sluicegate.responses.job import Execute
 from sluicegate.responses.leases import Leases
+from sluicegate.responses.loading import Hold, Loading
 from sluicegate.responses.place import store_place
-from sluicegate.responses.repository import Backlog, Repository, Stored
+from sluicegate.responses.repository import Backlog, Chain, Repository
 from sluicegate.responses.runner import Runner
 from sluicegate.responses.schema import bring_up, is_key
 from sluicegate.responses.settling import Settling
@@ -62,6 +63,10 @@ _NOT_KEPT = {
     "too_large": "a live reply was larger than responses.max_response_bytes",
     "no_room": "the live replies under way took as many bytes as responses.max_waiting_bytes",
 }
+
+# What is loaded is there twice: as it is stored, and as what is made of it; or that, and what an upstream is
+# sent of it.
+_COPIES = 2
 
 _T = TypeVar("_T")
 
@@ -100,10 +105,11 @@ class ResponseStore:
             self._leases,
             self._writer,
             self._settling,
-            Upkeep(config, database),
+            Upkeep(config, database, self._evicted),
             self._broke,
         )
-        self._following = Following(database, self._repository, self._runner.runs)
+        self._loading = Loading(config.max_loaded_bytes)
+        self._following = Following(database, self._repository, self._loading, self._runner.runs)
         self._runner.changed = self._following.look
         self._writer.published = self._published
         self._writer.lost = self._lost
@@ -181,7 +187,7 @@ class ResponseStore:
             "user_id": user_id,
             "deadline": None if seconds is None else now + seconds,
         }
-        made = partial(_begin, row, request, shown_model, self._config.max_queued)
+        made = partial(_begin, row, request, shown_model, self._config)
         beginning = await offload(request.size, made)
         try:
             await self._writer.write(beginning)
@@ -255,54 +261,82 @@ class ResponseStore:
 
     # === looking ===
 
-    async def response(self, id: str, owner: str) -> bytes:
+    def hold(self, owner: str) -> Hold:
+        """What one request of `owner` loads, until its end: `with store.hold(owner) as hold`.
+
+        What is given `hold` raises `LoadingBusy`, which is a `StoreUnavailable`, where as much is loaded as
+        may be. What it returns is to be dropped when the hold ends.
+        """
+        return self._loading.hold(owner)
+
+    async def response(self, id: str, owner: str, hold: Hold) -> bytes:
         """The Response object as it stands, JSON. Raises `NotFound` and `StoreUnavailable`."""
-        return await self._settling.shown(await self._soon(id, lambda: self._repository.stored(id, owner)))
+        sizes = await self._soon(id, lambda: self._repository.sizes(id, owner))
+        await hold.take(_COPIES * sizes.response)
+        return await self._settling.shown(await self._repository.stored(id, owner))
 
     async def follow(self, id: str, owner: str, after: int) -> AsyncIterator[bytes]:
         """The events after number `after`, to the end. Raises `NotFound` and `StoreUnavailable`.
 
         Those of a response that was not streamed are made from its object.
         """
-        stored = await self._soon(id, lambda: self._repository.stored(id, owner))
-        return self._follow(stored, after)
+        return self._follow(await self._soon(id, lambda: self._repository.entry(id, owner)), after)
 
-    async def _follow(self, stored: Stored, after: int) -> AsyncIterator[bytes]:
-        entry = stored.entry
-        if entry.ended and not entry.background and not await self._repository.events(entry.id):
-            run = await offload(len(stored.response), _unfolded, stored.response)
-            yield await run.after(after)
+    async def _follow(self, entry: Entry, after: int) -> AsyncIterator[bytes]:
+        id, owner = entry.id, entry.owner
+        if entry.ended and not entry.background and not await self._repository.has_events(id):
+            with self._loading.hold(owner) as hold:
+                response = await self.response(id, owner, hold)
+                run = await offload(len(response), _unfolded, response)
+                del response
+                yield await run.after(after)
             return
-        async for data in self._following.follow(entry.id, entry.owner, after):
+        async for data in self._following.follow(id, owner, after):
             yield data
 
-    async def input_items(self, id: str, owner: str, page: Page) -> bytes | None:
+    async def input_items(self, id: str, owner: str, page: Page, hold: Hold) -> bytes | None:
         """A page of the items that a response was made from, JSON; None where `page.after` is none of them.
 
         Raises `NotFound` and `StoreUnavailable`.
         """
-        stored = await self._soon(id, lambda: self._repository.stored(id, owner))
-        earlier: list[Stored] = []
-        if stored.entry.previous_id is not None:
+        sizes = await self._soon(id, lambda: self._repository.sizes(id, owner))
+        ids, size = [id], sizes.request
+        if sizes.previous_id is not None:
             with contextlib.suppress(NotFound, NotFinished, TooLong):
-                earlier = await self._repository.chain(stored.entry.previous_id, owner)
-        turns = [*map(_turn, earlier), (id, stored.request, b"")]
+                earlier = await self._repository.chain(sizes.previous_id, owner)
+                ids, size = [*earlier.ids, id], earlier.size + size
+        await hold.take(_COPIES * size)
+        load = partial(self._repository.turns, ids, owner, asked=id)
+        turns = await hold.load(("turns", id), lambda: self._database.undisturbed(load()))
         ascending = page.order == "asc"
-        return await offload(_size(turns), list_items, turns, ascending, page.after, page.limit)
+        return await offload(size, list_items, turns, ascending, page.after, page.limit)
 
-    async def context(self, previous_id: str, owner: str) -> bytes:
-        """The items of a conversation up to and with that response, as they are sent to an upstream: JSON
-        with commas in between.
+    async def conversation(self, previous_id: str, owner: str) -> Chain:
+        """The turns up to and with that response; they are kept on as if they were new.
 
         Raises `NotFound`, with the id of what is missing, `NotFinished`, `TooLong` and `StoreUnavailable`.
         """
         chain = await self._soon(previous_id, lambda: self._repository.chain(previous_id, owner))
         with contextlib.suppress(StoreUnavailable):
-            await self._repository.touch([stored.entry.id for stored in chain])
-        turns = [*map(_turn, chain)]
-        return await offload(_size(turns), repeated_items, turns)
+            await self._repository.touch(chain.ids)
+        return chain
 
-    async def items(self, item_ids: Iterable[str], owner: str) -> dict[str, bytes]:
+    async def context(self, chain: Chain, owner: str, hold: Hold) -> bytes:
+        """The items of a conversation, as they are sent to an upstream: JSON with commas in between.
+
+        Raises `NotFound`, with the id of what is missing, and `StoreUnavailable`.
+        """
+        await hold.take(_COPIES * chain.size)
+        return await hold.load(("context", chain.ids[-1]), partial(self._repeated, chain, owner))
+
+    async def _repeated(self, chain: Chain, owner: str) -> bytes:
+        turns = await self._database.undisturbed(self._repository.turns(chain.ids, owner))
+        if len(turns) < len(chain.ids):
+            # Deleted meanwhile.
+            raise NotFound(min(set(chain.ids) - {id for id, _, _ in turns}), known=True)
+        return await offload(chain.size, repeated_items, turns)
+
+    async def items(self, item_ids: Iterable[str], owner: str, hold: Hold) -> dict[str, bytes]:
         """The items that `item_reference`s mean, JSON, by their ids; what is not there is left out.
 
         All of them are waited for together, and each response that has some is read once. Raises `TooLong`
@@ -310,24 +344,28 @@ class ResponseStore:
         """
         wanted = set(filter(is_key, item_ids))
         holders: dict[str, str] = {}
+        size = 0
 
         async def look() -> None:
-            holders.update(await self._repository.holders(wanted - holders.keys(), owner))
+            nonlocal size
+            found, more = await self._repository.holders(wanted - holders.keys(), owner)
+            holders.update(found)
+            size += more
             if missing := wanted - holders.keys():
                 raise NotFound(min(missing))
 
         if wanted:
             with contextlib.suppress(NotFound):
                 await self._soon(min(wanted), look)
+        await hold.take(_COPIES * size)
         by_holder: dict[str, list[str]] = {}
         for item_id, id in holders.items():
             by_holder.setdefault(id, []).append(item_id)
         found: dict[str, bytes] = {}
         for id, ids in by_holder.items():
-            # Deleted meanwhile.
-            with contextlib.suppress(NotFound):
-                turn = _turn(await self._repository.stored(id, owner))
-                found |= await offload(_size([turn]), find_items, turn, ids)
+            # Without those that were deleted meanwhile.
+            for turn in await self._repository.turns([id], owner):
+                found |= await offload(len(turn[1]) + len(turn[2]), find_items, turn, ids)
         return found
 
     async def any_item_of_another(self, item_ids: Iterable[str], owner: str) -> str | None:
@@ -379,7 +417,7 @@ class ResponseStore:
 
     # === ending ===
 
-    async def cancel(self, id: str, owner: str) -> tuple[Entry, bytes]:
+    async def cancel(self, id: str, owner: str, hold: Hold) -> tuple[Entry, bytes]:
         """Cancel a background response that has not ended; how it stands then.
 
         Raises `NotFound` and `StoreUnavailable`.
@@ -392,8 +430,7 @@ class ResponseStore:
             # Fenced: deleted meanwhile, or settled as cancelled by somebody else.
             with contextlib.suppress(Fenced):
                 await self._settling.settle(stored, claim, "cancelled")
-        stored = await self._repository.stored(id, owner)
-        return stored.entry, await self._settling.shown(stored)
+        return await self._repository.entry(id, owner), await self.response(id, owner, hold)
 
     async def delete(self, id: str, owner: str) -> None:
         """Raises `NotFound` and `StoreUnavailable`."""
@@ -424,17 +461,22 @@ class ResponseStore:
             "response_not_stored", response_id=id[:128], request_id=request_id, reason=reason[:300]
         )
 
+    def _evicted(self, owner: str, count: int, size: int) -> None:
+        """Responses of `owner` had to go before their time, since more was kept than may be."""
+        self._metrics.evicted(count)
+        self._log.warning("responses_evicted", owner=owner, responses=count, bytes=size)
+
     def _broke(self, operation: str, error: Exception) -> None:
         self._metrics.failed(operation)
         self._log.error("response_store_broke", operation=operation, error=where(error))
 
 
-def _begin(row: dict[str, Any], request: ResponsesRequest, shown_model: str, max_queued: int) -> Begin:
+def _begin(row: dict[str, Any], request: ResponsesRequest, shown_model: str, config: StoreConfig) -> Begin:
     """What begins a background response. For any thread."""
     id, body = row["id"], request.body
     response = queued_response(request, id, int(row["created_at"]), shown_model)
     run = Run(0, 1, first_events(response))
-    return Begin(row, body, response, item_ids((id, body, b"")), run, max_queued)
+    return Begin(row, body, response, item_ids((id, body, b"")), run, config.max_queued, config.max_bytes)
 
 
 def _live_reply(row: dict[str, Any], request: bytes, reply: bytes, streamed: bool) -> LiveReply | None:
@@ -462,11 +504,3 @@ def _unfolded(response: bytes) -> Run:
     numbering = ResponseNumbering(0, None)
     data = numbering.feed(unfold_response(response))
     return Run(0, numbering.following - 1, data)
-
-
-def _turn(stored: Stored) -> tuple[str, bytes, bytes]:
-    return stored.entry.id, stored.request, stored.response
-
-
-def _size(turns: Iterable[tuple[str, bytes, bytes]]) -> int:
-    return sum(len(request) + len(response) for _, request, response in turns)

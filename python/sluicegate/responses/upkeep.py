@@ -1,9 +1,12 @@
-"""Keeping the store within its bounds: deletes what has expired and, where there is too much, the oldest."""
+"""Keeping the store within its bounds: deletes what has expired and, where there is too much, the oldest of
+those callers who keep the most.
+"""
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import Select, case, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sluicegate.config import StoreConfig
@@ -23,17 +26,20 @@ class Upkeep:
     interval = 60.0
     """Seconds."""
 
-    def __init__(self, config: StoreConfig, database: Database) -> None:
+    def __init__(
+        self, config: StoreConfig, database: Database, evicted: Callable[[str, int, int], None]
+    ) -> None:
+        """`evicted` is told whose responses went before their time, how many, and their bytes."""
         self._max_bytes = config.max_bytes
         self._database = database
+        self._evicted = evicted
 
     async def tidy(self) -> int:
         """Delete what is too old or too much; how many responses went. Raises `StoreUnavailable`."""
         gone = 0
         while deleted := await self._expire():
             gone += deleted
-        while deleted := await self._shrink():
-            gone += deleted
+        gone += await self._shrink()
         if gone and self._database.path is not None:
             async with self._database.read("vacuum") as connection:
                 await connection.exec_driver_sql(f"PRAGMA incremental_vacuum({_PAGES})")
@@ -44,35 +50,79 @@ class Upkeep:
             responses.c.expires_at < time.time(), responses.c.status.in_((*ENDED, DELETED))
         )
         async with self._database.transaction("expire") as connection:
-            return await _delete(connection, query.limit(_AT_ONCE))
+            return len(await _delete(connection, query.limit(_AT_ONCE)))
 
     async def _shrink(self) -> int:
+        """Keep to the bound of all that is kept: who has more than an equal share of it loses the oldest."""
+        counts: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        try:
+            while found := await self._excess():
+                owner, excess = found
+                went = await self._take_from(owner, excess)
+                if not went:
+                    # Somebody else deletes them just now.
+                    break
+                counts[owner] += len(went)
+                sizes[owner] += sum(went)
+        finally:
+            for owner, count in counts.items():
+                self._evicted(owner, count, sizes[owner])
+        return counts.total()
+
+    async def _excess(self) -> tuple[str, int] | None:
+        """Who keeps the most of what has ended above its share, and how many bytes of it are too much."""
+        ended = case((responses.c.status.in_(ENDED), responses.c.bytes), else_=0)
+        query = select(responses.c.owner, func.sum(responses.c.bytes), func.sum(ended))
         async with self._database.read("size") as connection:
-            excess = (await connection.scalar(select(func.sum(responses.c.bytes))) or 0) - self._max_bytes
-            if excess <= 0:
-                return 0
-            oldest = (
-                select(responses.c.id, responses.c.bytes)
-                .where(responses.c.status.in_(ENDED))
-                .order_by(responses.c.expires_at)
-                .limit(_AT_ONCE)
-            )
+            rows = (await connection.execute(query.group_by(responses.c.owner))).all()
+        # Sums of PostgreSQL are no integers.
+        kept = {owner: int(size) for owner, size, _ in rows}
+        level = share(kept.values(), self._max_bytes)
+        above = [(min(kept[owner] - level, int(size)), owner) for owner, _, size in rows]
+        excess, owner = max(above, default=(0, ""))
+        return (owner, excess) if excess > 0 else None
+
+    async def _take_from(self, owner: str, excess: int) -> list[int]:
+        """Delete the oldest of a caller, up to a number, until `excess` bytes are gone: the sizes of each."""
+        oldest = (
+            select(responses.c.id, responses.c.bytes)
+            .where(responses.c.owner == owner, responses.c.status.in_(ENDED))
+            .order_by(responses.c.expires_at)
+            .limit(_AT_ONCE)
+        )
+        async with self._database.read("size") as connection:
             rows = (await connection.execute(oldest)).all()
-        chosen: list[str] = []
+        chosen: dict[str, int] = {}
         for id, size in rows:
             if excess <= 0:
                 break
-            chosen.append(id)
+            chosen[id] = size
             excess -= size
         async with self._database.transaction("shrink") as connection:
-            return await _delete(connection, select(responses.c.id).where(responses.c.id.in_(chosen)))
+            gone = await _delete(connection, select(responses.c.id).where(responses.c.id.in_(list(chosen))))
+        return [chosen[id] for id in gone]
 
 
-async def _delete(connection: AsyncConnection, chosen: Select[str]) -> int:
-    """Delete these; not those that somebody else deletes or uses just now."""
+def share(kept: Iterable[int], most: int) -> int:
+    """The bytes that each may keep so that all together keep at most `most`: who keeps less leaves the rest
+    to the others.
+    """
+    left = most
+    sizes = sorted(kept)
+    for place, size in enumerate(sizes):
+        equal = left // (len(sizes) - place)
+        if size > equal:
+            return equal
+        left -= size
+    return most
+
+
+async def _delete(connection: AsyncConnection, chosen: Select[str]) -> Sequence[str]:
+    """Delete these, and say which; not those that somebody else deletes or uses just now."""
     free = chosen.order_by(responses.c.id).with_for_update(skip_locked=True)
     ids: Sequence[str] = (await connection.scalars(free)).all()
     if ids:
         await connection.execute(delete(responses).where(responses.c.id.in_(ids)))
         await delete_rest(connection, ids)
-    return len(ids)
+    return ids

@@ -60,7 +60,9 @@ class LiveReply:
 
 @dataclass(slots=True)
 class Begin:
-    """A background response that is put into the queue, unless `max_queued` wait already."""
+    """A background response that is put into the queue, where that has room: `max_queued` responses and
+    `max_bytes` may wait in it.
+    """
 
     row: dict[str, Any]
     request: bytes
@@ -69,6 +71,7 @@ class Begin:
     """Of its input."""
     run: Run
     max_queued: int
+    max_bytes: int
     final: None = None
 
     @property

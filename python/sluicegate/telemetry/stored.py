@@ -25,6 +25,11 @@ class StoredMetrics:
             ("operation",),
             registry=registry,
         )
+        self._evicted = Counter(
+            "sluicegate_stored_responses_evicted",
+            "Responses that were deleted before their time, since more was kept than `responses.max_bytes`.",
+            registry=registry,
+        )
         # Of the whole store, whichever process works on it.
         self._queued = Gauge(
             "sluicegate_background_queued",
@@ -50,6 +55,9 @@ class StoredMetrics:
 
     def failed(self, operation: str) -> None:
         self._failures.labels(operation).inc()
+
+    def evicted(self, count: int) -> None:
+        self._evicted.inc(count)
 
     def backlog(self, queued: int, running: int, oldest_seconds: float) -> None:
         """What waits and what runs, in all processes over one store."""

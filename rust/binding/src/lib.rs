@@ -19,6 +19,7 @@ mod journal;
 mod lease;
 mod library;
 mod limits;
+mod load_room;
 mod outcome;
 mod record;
 mod rendezvous;
@@ -64,6 +65,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::limits::{PyClock, PyDemand, PyEstimates, PyLimit, PyLimits, PyWindow};
+    #[pymodule_export]
+    use super::load_room::{PyLoadRoom, PyLoadShare};
     #[pymodule_export]
     use super::outcome::{PyFault, PyOutcome};
     #[pymodule_export]

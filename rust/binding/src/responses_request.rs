@@ -11,6 +11,7 @@ use sluicegate_core::limits::Limits;
 use sluicegate_core::protocols::responses::request::ResponsesRequest;
 
 use crate::errors;
+use crate::load_room::PyLoadShare;
 use crate::stored::{by_id, run};
 
 #[pyclass(name = "ResponsesRequest", module = "sluicegate._core", frozen)]
@@ -40,6 +41,13 @@ impl PyResponsesRequest {
 
     pub(crate) fn affinity(&self) -> Option<u64> {
         *self.affinity.get_or_init(|| self.inner.affinity())
+    }
+}
+
+fn held(share: Option<&PyLoadShare>, body: Bytes) -> Bytes {
+    match share {
+        Some(share) => share.held_by(body),
+        None => body,
     }
 }
 
@@ -112,21 +120,37 @@ impl PyResponsesRequest {
         run(py, self.inner.body().len(), || self.inner.references())
     }
 
-    fn with_items(&self, py: Python<'_>, items: BTreeMap<String, PyBackedBytes>) -> PyResult<Self> {
+    #[pyo3(signature = (items, share=None))]
+    fn with_items(
+        &self,
+        py: Python<'_>,
+        items: BTreeMap<String, PyBackedBytes>,
+        share: Option<&PyLoadShare>,
+    ) -> PyResult<Self> {
         let items = by_id(items);
         let size = items.values().map(Bytes::len).sum::<usize>() + self.inner.body().len();
         let made = run(py, size, || {
-            let made = self.inner.with_items(&items, &Limits::default());
+            let hold = |body| held(share, body);
+            let made = self.inner.with_items(&items, &Limits::default(), hold);
             made.map(Self::looked_at)
         });
         made.map_err(|error| errors::parse_error(py, &error))
     }
 
-    fn with_input_prefix(&self, py: Python<'_>, items: PyBackedBytes) -> PyResult<Self> {
+    #[pyo3(signature = (items, share=None))]
+    fn with_input_prefix(
+        &self,
+        py: Python<'_>,
+        items: PyBackedBytes,
+        share: Option<&PyLoadShare>,
+    ) -> PyResult<Self> {
         let items = [Bytes::from_owner(items)];
         let size = items.iter().map(Bytes::len).sum::<usize>() + self.inner.body().len();
         let made = run(py, size, || {
-            let made = self.inner.with_input_prefix(&items, &Limits::default());
+            let hold = |body| held(share, body);
+            let made = self
+                .inner
+                .with_input_prefix(&items, &Limits::default(), hold);
             made.map(Self::looked_at)
         });
         made.map_err(|error| errors::parse_error(py, &error))

@@ -215,7 +215,9 @@ fn references_give_way_to_what_they_mean() {
     let request = parse(body);
     assert_eq!(request.references(), ["a", "b", "a", ""]);
     let found = BTreeMap::from([("a".to_owned(), Bytes::from_static(b"{\"n\":2.0}"))]);
-    let changed = request.with_items(&found, &Limits::default()).unwrap();
+    let changed = request
+        .with_items(&found, &Limits::default(), |body| body)
+        .unwrap();
     assert_eq!(
         changed.body(),
         r#"{"x":1.50,"input":[ {"n":2.0}, {"role":"user"},{"type":"item_reference","id":"b"},{"n":2.0},{"id":5}]}"#
@@ -224,7 +226,9 @@ fn references_give_way_to_what_they_mean() {
         max_document: body.len() + 15,
         ..Limits::default()
     };
-    let error = request.with_items(&found, &limits).unwrap_err();
+    let error = request
+        .with_items(&found, &limits, |body| body)
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::DocumentTooLarge);
     let many = format!(
         r#"{{"input":[{}{{}}]}}"#,
@@ -286,7 +290,7 @@ fn earlier_items_come_first_and_all_else_stays() {
             r#"{{"model":"m", "previous_response_id":"resp_0","input":{input} ,"temperature":0.50,"x":{{}}}}"#
         );
         let request = parse(&body)
-            .with_input_prefix(&earlier, &Limits::default())
+            .with_input_prefix(&earlier, &Limits::default(), |body| body)
             .unwrap();
         let expected = format!(r#"{{"model":"m","temperature":0.50,"x":{{}},{expected}{added}]}}"#);
         assert_eq!(request.body(), &expected);
@@ -295,7 +299,7 @@ fn earlier_items_come_first_and_all_else_stays() {
     }
     let request = parse(r#"{"input":"?","previous_response_id":"resp_0"}"#);
     let request = request
-        .with_input_prefix(&earlier, &Limits::default())
+        .with_input_prefix(&earlier, &Limits::default(), |body| body)
         .unwrap();
     let read = read_request(request.request()).unwrap();
     let chat = write_request(&read, &ChatTarget::default()).unwrap();
@@ -319,7 +323,9 @@ fn a_continued_conversation_is_known_by_its_first_turn() {
         response: br#"{"output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes?"}]}]}"#,
     };
     let items = [Bytes::from(repeated(&[turn]))];
-    let continued = next.with_input_prefix(&items, &Limits::default()).unwrap();
+    let continued = next
+        .with_input_prefix(&items, &Limits::default(), |body| body)
+        .unwrap();
     assert_eq!(continued.affinity(), first.affinity());
     let keyed = parse(r#"{"model":"m","input":"Hi","prompt_cache_key":"k"}"#);
     assert_eq!(keyed.affinity(), Some(of_key(b"k")));
@@ -366,7 +372,9 @@ fn size_and_depth_are_bounded() {
     assert_eq!(error.kind, ErrorKind::TooDeep);
     let request = parse(r#"{"input":"0123456789"}"#).unwrap();
     let item = Bytes::from_static(br#"{"role":"user","content":"a"}"#);
-    let error = request.with_input_prefix(&[item], &limits).unwrap_err();
+    let error = request
+        .with_input_prefix(&[item], &limits, |body| body)
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::DocumentTooLarge);
 }
 

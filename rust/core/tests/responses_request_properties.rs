@@ -228,7 +228,10 @@ fn check_rest(request: &ResponsesRequest) {
     let repeated = [b"[", &repeated(&[turn])[..], b"]"].concat();
     assert!(serde_json::from_slice::<Value>(&repeated).is_ok());
     assert!(serde_json::from_slice::<Value>(&request.as_run()).is_ok());
-    let prefixed = request.with_input_prefix(&[Bytes::from_static(b"{}")], &Limits::default());
+    let prefixed =
+        request.with_input_prefix(&[Bytes::from_static(b"{}")], &Limits::default(), |body| {
+            body
+        });
     let prefixed = prefixed.unwrap();
     assert!(serde_json::from_slice::<Value>(prefixed.body()).is_ok());
 }

@@ -12,6 +12,7 @@ from harness.stored_stand import (
     OWNER,
     Play,
     Upstream,
+    context_of,
     create,
     followed,
     numbers,
@@ -272,7 +273,7 @@ async def test_costs_and_numbers_stay_as_they_are_written(store: ResponseStore, 
     await play.send({"type": "http.response.body", "body": text, "more_body": True})
     await play.end()
     await until(store, id, "completed")
-    assert b'"cost":0.0000393,' in await store.response(id, OWNER)
+    assert b'"cost":0.0000393,' in await store.response(id, OWNER, store.hold(OWNER))
 
 
 async def test_a_response_that_grows_too_large_fails(start: Start, upstream: Upstream) -> None:
@@ -297,13 +298,13 @@ async def test_cancelling_stops_the_upstream_and_is_idempotent(
     await play.start()
     await play.events(*upstream_events(tokens=4)[:6])
     following = asyncio.ensure_future(followed(store, id))
-    entry, body = await store.cancel(id, OWNER)
+    entry, body = await store.cancel(id, OWNER, store.hold(OWNER))
     await play.left()
     assert entry.status == "cancelled"
     found = json.loads(body)
     assert (found["status"], found["error"]) == ("cancelled", None)
     assert found["output"][0]["status"] == "incomplete"
-    assert (await store.cancel(id, OWNER))[1] == body
+    assert (await store.cancel(id, OWNER, store.hold(OWNER)))[1] == body
     kept = await following
     assert numbers(kept) == list(range(len(kept)))
     assert kept[-1]["type"] == "response.incomplete"
@@ -318,17 +319,17 @@ async def test_what_the_upstream_still_says_after_a_cancellation_is_not_kept(
     play = await upstream.play()
     await play.start()
     await play.events(*events[:6])
-    _, body = await store.cancel(id, OWNER)
+    _, body = await store.cancel(id, OWNER, store.hold(OWNER))
     kept = await followed(store, id)
     await play.events(*events[6:])
-    assert await store.response(id, OWNER) == body
+    assert await store.response(id, OWNER, store.hold(OWNER)) == body
     assert await followed(store, id) == kept
 
 
 async def test_cancelling_what_is_queued(start: Start) -> None:
     store = await start(None)
     id = await create(store)
-    assert (await store.cancel(id, OWNER))[0].status == "cancelled"
+    assert (await store.cancel(id, OWNER, store.hold(OWNER)))[0].status == "cancelled"
     assert [event["type"] for event in await followed(store, id)] == [
         "response.created",
         "response.queued",
@@ -340,9 +341,9 @@ async def test_cancelling_what_has_ended_changes_nothing(store: ResponseStore, u
     id = await create(store)
     await play_all(await upstream.play(), upstream_events(tokens=2))
     await until(store, id, "completed")
-    entry, body = await store.cancel(id, OWNER)
+    entry, body = await store.cancel(id, OWNER, store.hold(OWNER))
     assert entry.status == "completed"
-    assert body == await store.response(id, OWNER)
+    assert body == await store.response(id, OWNER, store.hold(OWNER))
 
 
 async def test_deleting_what_runs_stops_it_and_its_followers(
@@ -360,7 +361,7 @@ async def test_deleting_what_runs_stops_it_and_its_followers(
         async for _ in stream:
             pass
     with pytest.raises(NotFound):
-        await store.response(id, OWNER)
+        await store.response(id, OWNER, store.hold(OWNER))
     with pytest.raises(NotFound):
         await store.delete(id, OWNER)
 
@@ -378,7 +379,7 @@ async def test_another_worker_sees_follows_and_cancels(start: Start, upstream: U
     assert (await shown(looks, id))["output"] == (await shown(runs, id))["output"]
     following = asyncio.ensure_future(followed(looks, id))
     await play.events(*events[6:8])
-    assert (await looks.cancel(id, OWNER))[0].status == "cancelled"
+    assert (await looks.cancel(id, OWNER, looks.hold(OWNER)))[0].status == "cancelled"
     await play.left()
     assert await following == await followed(runs, id)
 
@@ -396,10 +397,10 @@ async def test_only_its_owner_sees_a_response(store: ResponseStore, upstream: Up
     id = await create(store)
     await upstream.play()
     attempts: list[Callable[[], Any]] = [
-        lambda: store.response(id, "other"),
-        lambda: store.cancel(id, "other"),
+        lambda: store.response(id, "other", store.hold("other")),
+        lambda: store.cancel(id, "other", store.hold("other")),
         lambda: store.delete(id, "other"),
-        lambda: store.context(id, "other"),
+        lambda: context_of(store, id, "other"),
         lambda: followed(store, id, owner="other"),
     ]
     for attempt in attempts:
@@ -439,11 +440,39 @@ async def test_a_caller_with_a_long_queue_does_not_hold_up_another(start: Start,
 
 
 async def test_a_queue_that_is_full_takes_no_more(start: Start) -> None:
-    store = await start(None, max_queued=2)
-    await create(store)
-    await create(store)
+    store = await start(None, max_queued=8)
+    for owner in ("busy", "busy", "busy", "busy", "other", "other", "third"):
+        await create(store, owner=owner)
+    await create(store, owner="late")
     with pytest.raises(QueueFull):
-        await create(store)
+        await create(store, owner="later")
+
+
+async def test_no_caller_has_more_in_the_queue_than_it_leaves_to_others(start: Start) -> None:
+    here, there = await start(None, max_queued=20), await start(None, max_queued=20)
+    taken = [await filled(store, owner="busy") for store in (here, there)]
+    assert taken == [10, 0], "half of it, through however many processes"
+    # As many further callers fill it one after the other: who comes late has room all the same.
+    for number in range(3):
+        await filled(here, owner=f"busy-{number}")
+    await create(there, owner="quiet")
+
+
+async def filled(store: ResponseStore, **members: Any) -> int:
+    """How many responses are taken on until one is refused."""
+    for taken in range(100):
+        try:
+            await create(store, **members)
+        except QueueFull:
+            return taken
+    raise AssertionError("the queue has no end")
+
+
+async def test_the_bytes_that_wait_in_the_queue_are_shared_as_well(start: Start) -> None:
+    store = await start(None, max_bytes=100_000)
+    assert await filled(store, owner="busy", input="x" * 20_000) == 2
+    await create(store, owner="quiet", input="x" * 20_000)
+    await create(store, owner="large", input="x" * 200_000)
 
 
 async def test_only_models_that_are_served_are_run_and_a_wildcard_serves_what_it_matches(

@@ -4,16 +4,29 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.stored_stand import MODEL, OWNER, Event, Upstream, create, shown, sse, until, upstream_events
+from harness.stored_stand import (
+    MODEL,
+    OWNER,
+    Event,
+    Upstream,
+    context_of,
+    create,
+    shown,
+    sse,
+    until,
+    upstream_events,
+)
 from sluicegate._core import ResponsesRequest
-from sluicegate.gateway.conversations import parsed, with_earlier
+from sluicegate.gateway.conversations import Conversations, parsed
 from sluicegate.offload import LARGE_BYTES, offload
-from sluicegate.responses import NotFound, Page, ResponseStore, entry, job, leases, settling
+from sluicegate.responses import Hold, NotFound, Page, ResponseStore, entry, job, leases, settling
 from sluicegate.responses import store as store_module
+from sluicegate.responses.loading import Loading
 
 WAIT_SECONDS = 30.0
 
@@ -188,7 +201,7 @@ async def test_a_response_is_settled_beside_the_loop(
     # A small message is told of when all before it is committed, too.
     await play.events()
     if how == "cancelled":
-        await store.cancel(id, OWNER)
+        await store.cancel(id, OWNER, store.hold(OWNER))
     play.break_off()
     found = await until(store, id, how)
     assert found["output"][0]["content"][0]["text"] == TEXT[: 3 * PART]
@@ -214,10 +227,10 @@ async def test_a_conversation_is_listed_and_repeated_beside_the_loop(
 ) -> None:
     store_reply(store, "resp_1", input=TEXT)
     item = (await shown(store, "resp_1"))["output"][0]
-    [found] = (await store.items([item["id"]], OWNER)).values()
+    [found] = (await store.items([item["id"]], OWNER, store.hold(OWNER))).values()
     assert json.loads(found)["id"] == item["id"]
-    assert TEXT.encode() in await store.context("resp_1", OWNER)
-    listed = await store.input_items("resp_1", OWNER, Page())
+    assert TEXT.encode() in await context_of(store, "resp_1", OWNER)
+    listed = await store.input_items("resp_1", OWNER, Page(), store.hold(OWNER))
     assert listed is not None
     assert TEXT.encode() in listed
     assert watched.on_loop == []
@@ -242,14 +255,23 @@ async def test_requests_are_changed_beside_the_loop() -> None:
     class Request:
         size = 10
 
-        def with_input_prefix(self, earlier: bytes) -> str:
+        def with_input_prefix(self, earlier: bytes, share: object) -> str:
             threads.append(threading.get_ident())
             return "changed"
 
+    class Store:
+        def hold(self, owner: str) -> Hold:
+            return Loading(1 << 30).hold(owner)
+
+        async def context(self, chain: bytes, owner: str, hold: Hold) -> bytes:
+            return chain
+
     asked: Any = Request()
-    changed: Any = await with_earlier(asked, b"x" * (LARGE_BYTES + 1))
+    state: Any = SimpleNamespace(responses=Store())
+    conversations: Any = Conversations(state)
+    changed: Any = await conversations.with_earlier(OWNER, asked, b"x" * (LARGE_BYTES + 1))
     assert changed == "changed"
-    await with_earlier(asked, b"x")
+    await conversations.with_earlier(OWNER, asked, b"x")
     assert [thread == loop_thread for thread in threads] == [False, True]
     body = json.dumps({"model": MODEL, "input": TEXT}).encode()
     assert (await parsed(body)).size == len(body)

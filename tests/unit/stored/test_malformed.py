@@ -76,9 +76,9 @@ async def test_a_malformed_event_is_its_upstreams_failure(
     assert numbers(kept) == list(range(len(kept)))
     assert kept[-1]["type"] == "response.failed"
     assert kept[-1]["response"] == found
-    entry, body = await store.cancel(id, OWNER)
+    entry, body = await store.cancel(id, OWNER, store.hold(OWNER))
     assert (entry.status, json.loads(body)) == ("failed", found)
-    listed = json.loads(await store.input_items(id, OWNER, Page()) or b"")
+    listed = json.loads(await store.input_items(id, OWNER, Page(), store.hold(OWNER)) or b"")
     assert [item["content"][0]["text"] for item in listed["data"]] == ["Say something."]
     # Others are not concerned.
     await create(store)
@@ -97,7 +97,7 @@ async def test_what_only_comes_out_of_order_is_passed_over(store: ResponseStore,
     await play.events(stray, ADDED, event("output_text.delta", content_index=-1, delta="Hi"))
     found = await shown(store, id)
     assert [item["content"][0]["text"] for item in found["output"]] == ["Hi"]
-    _, cancelled = await store.cancel(id, OWNER)
+    _, cancelled = await store.cancel(id, OWNER, store.hold(OWNER))
     assert json.loads(cancelled)["output"][0]["status"] == "incomplete"
 
 

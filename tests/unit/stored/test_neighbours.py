@@ -177,7 +177,7 @@ async def test_an_unknown_id_is_refused_while_many_replies_are_being_stored(
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             with pytest.raises(NotFound):
-                await store.response("resp_none", OWNER)
+                await store.response("resp_none", OWNER, store.hold(OWNER))
     finally:
         writing.cancel()
         await asyncio.gather(*store._storing, return_exceptions=True)
@@ -200,7 +200,7 @@ async def test_an_unknown_id_is_refused_while_the_store_does_not_answer_writes(
     store_reply(store, "resp_slow")
     async with asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(NotFound):
-            await store.response("resp_none", OWNER)
+            await store.response("resp_none", OWNER, store.hold(OWNER))
     go_on.set()
     assert (await shown(store, "resp_slow"))["status"] == "completed"
 
@@ -208,10 +208,16 @@ async def test_an_unknown_id_is_refused_while_the_store_does_not_answer_writes(
 async def test_an_id_that_no_store_can_have_is_not_there(store: ResponseStore) -> None:
     await create(store, model="another")
     for id in BAD_IDS.values():
-        for look in (store.response, store.context, store.cancel, store.delete):
+        hold = store.hold(OWNER)
+        for looking in (
+            store.response(id, OWNER, hold),
+            store.conversation(id, OWNER),
+            store.cancel(id, OWNER, hold),
+            store.delete(id, OWNER),
+        ):
             with pytest.raises(NotFound):
-                await look(id, OWNER)
-        assert await store.items([id], OWNER) == {}
+                await looking
+        assert await store.items([id], OWNER, store.hold(OWNER)) == {}
 
 
 # === what waits ===

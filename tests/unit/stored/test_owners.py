@@ -46,7 +46,7 @@ async def test_a_name_is_who_has_it_at_the_migration(
     try:
         for name, owner in {"": "", **OWNERS}.items():
             assert (await shown(store, ids[name], owner))["status"] == "completed"
-            assert json.loads((await store.items(["msg_mine"], owner))["msg_mine"]) == {
+            assert json.loads((await store.items(["msg_mine"], owner, store.hold(owner)))["msg_mine"]) == {
                 **ITEM,
                 "content": [{"type": "input_text", "text": "x"}],
                 "status": "completed",

@@ -17,6 +17,7 @@ from harness.stored_stand import (
     OWNER,
     WAIT_SECONDS,
     Upstream,
+    context_of,
     create,
     followed,
     numbers,
@@ -28,9 +29,9 @@ from harness.stored_stand import (
 )
 from sluicegate.config import StoreConfig
 from sluicegate.responses import NotFinished, NotFound, Page, ResponseStore, TooLong
-from sluicegate.responses.repository import Stored
+from sluicegate.responses.repository import Turn
 from sluicegate.responses.schema import MIGRATIONS
-from sluicegate.responses.upkeep import Upkeep
+from sluicegate.responses.upkeep import Upkeep, share
 from sluicegate.responses.writes import Append, Begin
 from sluicegate.storage import StoreUnavailable
 
@@ -38,14 +39,20 @@ Start = Callable[..., Any]
 
 
 def store_reply(
-    store: ResponseStore, id: str, *, streamed: bool = True, text: str = "Hello", **body: Any
+    store: ResponseStore,
+    id: str,
+    *,
+    streamed: bool = True,
+    text: str = "Hello",
+    owner: str = OWNER,
+    **body: Any,
 ) -> None:
     """A live reply has ended."""
     events = upstream_events(text=text, reply_id=id)
     reply = sse(*events) + b"data: [DONE]\n\n" if streamed else json.dumps(events[-1]["response"]).encode()
     request = {"model": MODEL, "input": "Say something.", **body}
     store.store_live_reply(
-        owner=OWNER,
+        owner=owner,
         model=MODEL,
         request_id="test",
         request=json.dumps(request).encode(),
@@ -104,7 +111,7 @@ async def test_a_live_reply_without_an_end_is_not_kept(store: ResponseStore) -> 
 
 async def test_cancelling_a_live_reply_changes_nothing(store: ResponseStore) -> None:
     store_reply(store, "resp_live")
-    entry, _ = await store.cancel("resp_live", OWNER)
+    entry, _ = await store.cancel("resp_live", OWNER, store.hold(OWNER))
     assert (entry.background, entry.status) == (False, "completed")
 
 
@@ -116,7 +123,7 @@ async def test_a_chain_is_its_items_in_order(store: ResponseStore, upstream: Ups
     store_reply(store, "resp_second", previous_response_id=first, input=[{"role": "user", "content": "two"}])
     await shown(store, "resp_second")
     third = await run(store, upstream, previous_response_id="resp_second", input="three")
-    context = json.loads(b"[%s]" % await store.context(third, OWNER))
+    context = json.loads(b"[%s]" % await context_of(store, third, OWNER))
     assert [item.get("content") if item.get("role") == "user" else item["type"] for item in context] == [
         "one",
         "message",
@@ -136,12 +143,12 @@ async def test_a_chain_names_what_is_missing_deleted_or_running(
     second = await run(store, upstream, previous_response_id=first)
     running = await create(store, previous_response_id=second)
     with pytest.raises(NotFinished) as unfinished:
-        await store.context(running, OWNER)
+        await context_of(store, running, OWNER)
     assert unfinished.value.id == running
     await store.delete(first, OWNER)
     for id in (first, second):
         with pytest.raises(NotFound) as missing:
-            await store.context(id, OWNER)
+            await context_of(store, id, OWNER)
         assert missing.value.id == first
 
 
@@ -150,13 +157,15 @@ async def test_an_item_is_found_by_its_id(store: ResponseStore, upstream: Upstre
         store, upstream, input=[{"role": "user", "content": "x", "type": "message", "id": "msg_mine"}]
     )
     output = (await shown(store, id))["output"][0]
-    found = await store.items([output["id"], "msg_none", "msg_mine", "msg_mine", "\0"], OWNER)
+    found = await store.items(
+        [output["id"], "msg_none", "msg_mine", "msg_mine", "\0"], OWNER, store.hold(OWNER)
+    )
     assert found.keys() == {output["id"], "msg_mine"}
     assert json.loads(found[output["id"]]) == output
     assert json.loads(found["msg_mine"])["role"] == "user"
-    assert await store.items([output["id"]], "other") == {}
+    assert await store.items([output["id"]], "other", store.hold("other")) == {}
     await store.delete(id, OWNER)
-    assert await store.items([output["id"]], OWNER) == {}
+    assert await store.items([output["id"]], OWNER, store.hold(OWNER)) == {}
 
 
 async def test_what_was_written_is_not_kept_until_the_next_write(
@@ -178,16 +187,16 @@ async def test_items_are_looked_for_together(
         items = [{"role": "user", "content": "x", "id": f"msg_{turn}_{n}"} for n in range(50)]
         ids.append(await run(store, upstream, input=[{**item, "type": "message"} for item in items]))
     read = Counter[str]()
-    stored = store._repository.stored
+    turns = store._repository.turns
 
-    async def counted(id: str, owner: str) -> Stored:
-        read[id] += 1
-        return await stored(id, owner)
+    async def counted(ids: list[str], owner: str) -> list[Turn]:
+        read.update(ids)
+        return await turns(ids, owner)
 
-    monkeypatch.setattr(store._repository, "stored", counted)
+    monkeypatch.setattr(store._repository, "turns", counted)
     wanted = [f"msg_{turn}_{n}" for turn in range(2) for n in range(500)]
     async with asyncio.timeout(WAIT_SECONDS):
-        found = await store.items(wanted, OWNER)
+        found = await store.items(wanted, OWNER, store.hold(OWNER))
     assert found.keys() == {f"msg_{turn}_{n}" for turn in range(2) for n in range(50)}
     assert read == Counter(ids)
 
@@ -199,16 +208,16 @@ async def test_items_of_responses_that_are_too_large_are_refused(
     item = {"role": "user", "content": "x" * 6_000, "type": "message"}
     for n in range(2):
         await run(store, upstream, input=[{**item, "id": f"msg_{n}"}])
-    assert (await store.items(["msg_0"], OWNER)).keys() == {"msg_0"}
+    assert (await store.items(["msg_0"], OWNER, store.hold(OWNER))).keys() == {"msg_0"}
     with pytest.raises(TooLong):
-        await store.items(["msg_0", "msg_1"], OWNER)
+        await store.items(["msg_0", "msg_1"], OWNER, store.hold(OWNER))
 
 
 async def test_input_items_are_listed_in_pages(store: ResponseStore) -> None:
     id = await create(store, input=[{"role": "user", "content": str(n)} for n in range(5)])
 
     async def page(**asked: Any) -> Any:
-        found = await store.input_items(id, OWNER, Page(**asked))
+        found = await store.input_items(id, OWNER, Page(**asked), store.hold(OWNER))
         return None if found is None else json.loads(found)
 
     whole = await page(order="asc", limit=100)
@@ -233,7 +242,7 @@ async def test_what_has_expired_goes(start: Start, settings: Callable[..., Store
     await asyncio.gather(*storing)
     async with store._database.transaction("test") as connection:
         await connection.exec_driver_sql("UPDATE responses SET expires_at = 1")
-    assert await Upkeep(settings(), store._database).tidy() == 1
+    assert await Upkeep(settings(), store._database, nobody).tidy() == 1
     with pytest.raises(NotFound):
         await shown(store, "resp_old")
     assert (await shown(store, running))["status"] == "queued"
@@ -251,11 +260,59 @@ async def test_past_the_size_the_oldest_go(start: Start, settings: Callable[...,
     async with store._database.read("test") as connection:
         size = (await connection.exec_driver_sql("SELECT sum(bytes) FROM responses")).scalar()
     assert size is not None
-    assert await Upkeep(settings(max_bytes=int(size) // 2), store._database).tidy() == 2
+    assert await Upkeep(settings(max_bytes=int(size) // 2), store._database, nobody).tidy() == 2
     for n in (0, 1):
         with pytest.raises(NotFound):
             await shown(store, f"resp_{n}")
     assert (await shown(store, "resp_3"))["status"] == "completed"
+
+
+def nobody(owner: str, count: int, size: int) -> None:
+    """Whose responses go is nobody's business here."""
+
+
+async def test_past_the_size_who_keeps_the_most_loses_the_oldest(
+    start: Start, settings: Callable[..., StoreConfig]
+) -> None:
+    store = await start(None)
+    ids = [("resp_quiet", "quiet"), *((f"resp_{n}", "busy") for n in range(9)), ("resp_other", "other")]
+    for id, owner in ids:
+        store_reply(store, id, owner=owner, text="word " * 200)
+        await shown(store, id, owner)
+    async with store._database.read("test") as connection:
+        size = (await connection.exec_driver_sql("SELECT sum(bytes) FROM responses")).scalar()
+    assert size is not None
+    evicted: list[tuple[str, int, int]] = []
+    each = int(size) // len(ids)
+    upkeep = Upkeep(
+        settings(max_bytes=5 * each + each // 2), store._database, lambda *told: evicted.append(told)
+    )
+    assert await upkeep.tidy() == 6
+    [(owner, count, bytes)] = evicted
+    assert (owner, count) == ("busy", 6)
+    assert 5 * each < bytes < 7 * each
+    for n in range(6):
+        with pytest.raises(NotFound):
+            await shown(store, f"resp_{n}", "busy")
+    for id, owner in (("resp_quiet", "quiet"), ("resp_other", "other"), ("resp_8", "busy")):
+        assert (await shown(store, id, owner))["status"] == "completed"
+    assert await upkeep.tidy() == 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "most", "found"),
+    [
+        ([], 10, 10),
+        ([5], 10, 10),
+        ([50], 10, 10),
+        ([2, 50], 10, 8),
+        ([4, 4, 50], 12, 4),
+        ([6, 6, 50], 12, 4),
+        ([1, 1, 50, 60], 12, 5),
+    ],
+)
+def test_shares_of_what_is_kept(kept: list[int], most: int, found: int) -> None:
+    assert share(kept, most) == found
 
 
 # === the file ===
@@ -265,7 +322,7 @@ async def test_nothing_is_made_before_it_is_used(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "responses.db"
     async with worker(Upstream(), StoreConfig(path=str(path))) as store:
         with pytest.raises(NotFound):
-            await store.response("resp_x", OWNER)
+            await store.response("resp_x", OWNER, store.hold(OWNER))
         assert not path.parent.exists()
         await create(store)
         assert path.exists()

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::members::append;
 use super::request::items::{Made, id_of, is_reference, write_listed, write_message};
 use crate::json::node::Node;
 use crate::json::scan::Kind;
@@ -35,6 +34,9 @@ pub struct Page<'a> {
     pub limit: usize,
 }
 
+/// What an item may have more in a list than where it is kept: an id, and what a message of a text has around it.
+const LISTED: usize = 256;
+
 /// An item where it is kept.
 #[derive(Clone, Copy)]
 enum KeptItem<'a> {
@@ -55,13 +57,26 @@ impl KeptItem<'_> {
     }
 
     fn listed(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        match *self {
-            KeptItem::InputText(text, made) => write_message(text, Some(made), &mut writer),
-            KeptItem::InputItem(item, made) => write_listed(item, made, &mut writer),
-            KeptItem::OutputItem(item) => return item.bytes().to_vec(),
-        }
+        let mut writer = Writer::with_capacity(self.size());
+        self.list(&mut writer);
         writer.into_bytes()
+    }
+
+    fn list(&self, writer: &mut Writer) {
+        match *self {
+            KeptItem::InputText(text, made) => write_message(text, Some(made), writer),
+            KeptItem::InputItem(item, made) => write_listed(item, made, writer),
+            KeptItem::OutputItem(item) => writer.raw(item.bytes()),
+        }
+    }
+
+    /// About as many bytes as it is listed with.
+    fn size(&self) -> usize {
+        let kept = match *self {
+            KeptItem::InputText(text, _) => text.len(),
+            KeptItem::InputItem(item, _) | KeptItem::OutputItem(item) => item.bytes().len(),
+        };
+        kept + LISTED
     }
 }
 
@@ -176,10 +191,6 @@ pub fn page(turns: &[Turn<'_>], asked: &Page<'_>) -> Option<Vec<u8>> {
     if !asked.ascending {
         shown.reverse();
     }
-    let mut data = Vec::new();
-    for item in &shown {
-        append(&mut data, &item.listed());
-    }
     let id = |item: Option<&KeptItem<'_>>| {
         let mut id = b"null".to_vec();
         if let Some(item) = item {
@@ -188,12 +199,16 @@ pub fn page(turns: &[Turn<'_>], asked: &Page<'_>) -> Option<Vec<u8>> {
         }
         id
     };
-    let mut writer = Writer::with_capacity(data.len() + 128);
+    // An item may be as large as a request: it is copied once.
+    let mut writer =
+        Writer::with_capacity(shown.iter().map(KeptItem::size).sum::<usize>() + LISTED);
     writer.open(b'{');
     writer.member_spelled("object", b"list");
     writer.key("data");
     writer.open(b'[');
-    writer.raw(&data);
+    for item in &shown {
+        item.list(&mut writer);
+    }
     writer.close(b']');
     writer.member("first_id", &id(shown.first()));
     writer.member("last_id", &id(shown.last()));

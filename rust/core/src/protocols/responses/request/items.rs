@@ -20,12 +20,18 @@ use crate::limits::{Limits, MAX_REFERENCES};
 impl ResponsesRequest {
     /// The same request with earlier items in front of its input and without `previous_response_id`, which
     /// [`previous_response_id`](Self::previous_response_id) still tells. A string input becomes a message of the user.
-    /// All other members keep their bytes and their order.
+    /// All other members keep their bytes and their order. `hold` is given the new body, and gives what is kept in its
+    /// place.
     ///
     /// # Errors
     /// [`ErrorKind::DocumentTooLarge`](crate::error::ErrorKind::DocumentTooLarge), and for items that are no JSON what
     /// their fault is.
-    pub fn with_input_prefix(&self, items: &[Bytes], limits: &Limits) -> Result<Self, Error> {
+    pub fn with_input_prefix(
+        &self,
+        items: &[Bytes],
+        limits: &Limits,
+        hold: impl FnOnce(Bytes) -> Bytes,
+    ) -> Result<Self, Error> {
         let added: usize = items.iter().map(|item| item.len() + 1).sum();
         // Nothing is made that would be refused for its size alone.
         if added > limits.max_document {
@@ -56,7 +62,7 @@ impl ResponsesRequest {
         }
         writer.close(b']');
         writer.close(b'}');
-        let mut request = ResponsesRequest::parse(writer.into_bytes().into(), limits)?;
+        let mut request = ResponsesRequest::parse(hold(writer.into_bytes().into()), limits)?;
         request
             .previous_response_id
             .clone_from(&self.previous_response_id);
@@ -77,7 +83,7 @@ impl ResponsesRequest {
     }
 
     /// The same request with items in place of references to them. A reference to what is not in `found` stays as it
-    /// is.
+    /// is. `hold`: as [`with_input_prefix`](Self::with_input_prefix) has it.
     ///
     /// # Errors
     /// As [`with_input_prefix`](Self::with_input_prefix) gives them.
@@ -85,6 +91,7 @@ impl ResponsesRequest {
         &self,
         found: &BTreeMap<String, Bytes>,
         limits: &Limits,
+        hold: impl FnOnce(Bytes) -> Bytes,
     ) -> Result<Self, Error> {
         let mut splice = Splice::new();
         let mut size = self.body().len();
@@ -103,7 +110,7 @@ impl ResponsesRequest {
         }
         let mut body = Vec::with_capacity(size);
         splice.apply(self.body(), &mut body);
-        ResponsesRequest::parse(body.into(), limits)
+        ResponsesRequest::parse(hold(body.into()), limits)
     }
 
     /// The body as it is run in the background: it streams, whatever the client asked for, and whoever gets it answers
