@@ -13,7 +13,6 @@ from harness.wire_stand import (
     REPORTED,
     WireStand,
     assert_billed_as_reported,
-    assert_no_usage_was_read,
     chunk,
     completion,
     dumps,
@@ -100,7 +99,7 @@ async def test_an_array_is_a_document(wire: WireStand) -> None:
     exchange = await wire.ask(body(document, content_type="text/event-stream"))
     assert exchange.body == document
     assert exchange.reply.headers["content-type"] == "application/json"
-    assert_no_usage_was_read(exchange.line)
+    assert "input_tokens" not in exchange.line
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ async def test_anything_else_is_a_fault_that_quotes_it(
     quoted = error["message"].removeprefix(told).removesuffix(".")
     assert quoted == f'"{quote}"' if quote else len(quoted) <= 203
     assert exchange.line["fault"] == "protocol"
-    assert_no_usage_was_read(exchange.line)
+    assert "input_tokens" not in exchange.line
 
 
 @pytest.mark.parametrize(
@@ -226,7 +225,7 @@ async def test_a_stream_does_not_become_a_document(wire: WireStand) -> None:
     sent = event(chunk("a")) + dumps(completion(usage=REPORTED)) + b"\n\n" + DONE
     exchange = await wire.ask(body(sent), **ASKED)
     assert exchange.body == sent
-    assert_no_usage_was_read(exchange.line)
+    assert "input_tokens" not in exchange.line
 
 
 async def test_documents_do_not_become_a_stream(wire: WireStand) -> None:
@@ -240,4 +239,4 @@ async def test_text_does_not_become_a_stream(wire: WireStand) -> None:
     sent = event(usage_chunk(REPORTED)) + DONE
     exchange = await wire.ask(body(b"x", b"\n\n" + sent, content_type="text/plain"), **ASKED)
     assert exchange.reply.status == 502
-    assert_no_usage_was_read(exchange.line)
+    assert "input_tokens" not in exchange.line

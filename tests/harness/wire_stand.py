@@ -259,11 +259,6 @@ def priced(text: bytes, usage: Any = REPORTED, members: bytes = REPORTED_MEMBERS
     return text.replace(plain, plain[:-1] + b"," + members + b"}")
 
 
-def assert_no_usage_was_read(line: Line) -> None:
-    """The line has what was counted and estimated here, or no tokens at all."""
-    assert line.get("estimated", False) == ("input_tokens" in line), line
-
-
 def assert_billed_as_reported(line: Line) -> None:
     """11 uncached, 3 cached, 7 completion, no reasoning, 21 in all."""
     assert line["input_tokens"] - line["cached_input_tokens"] == 11, line
