@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ async def test_whoever_leaves_pays_for_the_input_on_every_path(tmp_path: Path) -
             asking = {"model": "m", "input": PROMPT, "background": True}
             made = await gateway.client.post("/v1/responses", json=asking, headers=by_key("bob"))
             place = f"/v1/responses/{made.json()['id']}"
-            await up.requests.wait(2)
+            await up.requests.wait(2, WAIT_SECONDS)
             cancelled = await gateway.client.post(f"{place}/cancel", headers=by_key("bob"))
             assert cancelled.json()["status"] == "cancelled"
             found = await settled(tmp_path, lambda found: len(found) == 2)
@@ -95,10 +96,13 @@ async def test_what_a_dead_process_had_sent_is_charged_when_it_is_found(tmp_path
         sent = asyncio.ensure_future(
             gateway.client.post("/v1/chat/completions", json=asking, headers=by_key("ann"))
         )
-        record = await up.requests.wait(1)
+        record = await up.requests.wait(1, WAIT_SECONDS)
         async with asyncio.timeout(WAIT_SECONDS):
             while record.events_sent < 3:  # noqa: ASYNC110 - the scripted upstream tells nobody
                 await asyncio.sleep(0.01)
+        # Before its client is closed: what it saw of that could be the row.
+        gateway.signal(signal.SIGKILL)
+        await gateway.wait()
         await gateway.kill()
         await asyncio.gather(sent, return_exceptions=True)
         async with serving(config, tmp_path) as gateway:
