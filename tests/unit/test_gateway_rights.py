@@ -323,7 +323,9 @@ async def test_work_that_waits_is_held_against_the_state_in_which_its_credential
 async def _ended(app: Any, id: str, owner: str) -> dict[str, Any]:
     async with asyncio.timeout(WAIT_SECONDS):
         while True:
-            found: dict[str, Any] = json.loads(await app._state.responses.response(id, owner))
+            store = app._state.responses
+            with store.hold(owner) as hold:
+                found: dict[str, Any] = json.loads(await store.response(id, owner, hold))
             if found["status"] not in ("queued", "in_progress"):
                 return found
             await asyncio.sleep(0.01)

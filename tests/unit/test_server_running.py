@@ -20,6 +20,7 @@ from sluicegate.server.address import hold_address
 from sluicegate.server.application import Application
 from sluicegate.server.running import Running
 from sluicegate.server.signals import Signals
+from sluicegate.telemetry import Metrics
 
 CONFIG: dict[str, Any] = {
     "server": {"port": 0, "threads": 2, "drain_seconds": 5},
@@ -80,6 +81,7 @@ class Gateway:
         self.broken = False
         self.refuses = False
         self.draining = False
+        self.configuration = Metrics().configuration
 
     def start(self, *, deciding_thread: bool) -> None:
         if self.broken:
