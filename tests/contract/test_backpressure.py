@@ -163,9 +163,12 @@ def unchunked(reply: bytes) -> bytes:
 
 
 async def test_a_larger_bound_lets_more_come(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """It is the bound that holds the upstream, and not something else."""
+    """It is the bound that holds the upstream, and not something else.
+
+    The larger one is beyond what the kernel's own buffer of the gateway's connection grows to (6 MiB).
+    """
     taken = 0
-    for bound in (BOUND, 8 * BOUND):
+    for bound in (BOUND, 32 * BOUND):
         config = {"server": {"client_buffer_bytes": bound}}
         async with (
             wire_stand(tmp_path_factory.mktemp("bound"), config, send_buffer=SMALL_SOCKET) as stand,
@@ -194,7 +197,9 @@ async def test_a_slow_client_is_not_told_that_its_upstream_stalled(
         blocked = line["client_blocked_seconds"]
         assert blocked >= seconds
         assert line["inter_token_latency"] <= line["longest_gap"]
-        assert line["inter_token_latency"] * (line["events"] - 2) + blocked <= line["duration"]
+        # It is told to the microsecond.
+        latency = max(line["inter_token_latency"] - 1e-6, 0.0)
+        assert latency * (line["events"] - 2) + blocked <= line["duration"]
         metrics = await stand.gateway.metrics()
         assert metrics.value("sluicegate_client_blocked_seconds_sum", upstream="local") == pytest.approx(
             blocked, abs=1e-5
