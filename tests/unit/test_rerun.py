@@ -178,7 +178,7 @@ def test_the_end_says_what_was_missing_and_what_took_long(
     runner = pytest_stage(tmp_path, f"{absent}def test_counters():\n    pass\n\n{other}")
     report = Report(tmp_path / "report")
     report.begin()
-    assert "6.5 minutes on two quiet cores" in capsys.readouterr().out
+    assert f"{rerun.MINUTES} minutes on two quiet cores" in capsys.readouterr().out
     report.add(*run_stage("stage", runner, 7, turn))
     report.end()
     assert rerun.end(report) == 0
