@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ import trustme
 from harness.gateway_process import GatewayProcess
 from harness.redis_server import RedisServer, free_port, redis_server
 from sluicegate.testing import Script, ScriptedUpstream
-
-_TESTS = Path(__file__).parents[1]
 
 WAIT_SECONDS = 60.0
 # How long these gateways wait for the server.
@@ -44,9 +41,8 @@ async def gateway(
         "keys": [{"name": "a", "key": "sk-a", "limits": "three"}],
         "storage": storage,
     }
-    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
     launcher = ("harness.patient_launcher", str(PATIENCE))
-    running = await GatewayProcess.start(config, directory, {"PYTHONPATH": path}, launcher=launcher)
+    running = await GatewayProcess.start(config, directory, launcher=launcher)
     try:
         yield running
     finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,8 +16,6 @@ from harness import postgres
 from harness.gateway_process import GatewayProcess
 from harness.redis_server import RedisServer, redis_server
 from sluicegate.testing import Script, ScriptedUpstream, UsageScript
-
-_TESTS = Path(__file__).parents[1]
 
 ANSWER = Script(tokens=3, usage=UsageScript(input_tokens=100, output_tokens=20))
 # Of one request, however busy the machine is. One that hangs takes 15 s, for which engines wait.
@@ -61,9 +58,8 @@ def configuration(server: RedisServer, upstream: ScriptedUpstream, **storage: An
 
 
 async def start(config: dict[str, Any], directory: Path) -> GatewayProcess:
-    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
     launcher = ("harness.patient_launcher", str(PATIENCE))
-    return await GatewayProcess.start(config, directory, {"PYTHONPATH": path}, launcher=launcher)
+    return await GatewayProcess.start(config, directory, launcher=launcher)
 
 
 @contextlib.asynccontextmanager

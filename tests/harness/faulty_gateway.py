@@ -1,13 +1,10 @@
 """Starting a gateway that breaks when it is told to."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.gateway_process import GatewayProcess
-
-_TESTS = Path(__file__).parents[1]
 
 
 async def faulty_gateway(
@@ -17,6 +14,5 @@ async def faulty_gateway(
 
     `patience`: how long its engines wait for a decision, in seconds.
     """
-    path = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
     launcher = ("harness.faulty_launcher", str(patience))
-    return await GatewayProcess.start(config, directory, {"PYTHONPATH": path}, launcher=launcher)
+    return await GatewayProcess.start(config, directory, launcher=launcher)

@@ -12,6 +12,7 @@ when the other end is closed.
 import asyncio
 import atexit
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -25,7 +26,14 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-MODULES = ("sluicegate.cli", "sluicegate.gateway", "sluicegate.server.running", "sluicegate.server.admin")
+MODULES = (
+    "sluicegate.cli",
+    "sluicegate.gateway",
+    "sluicegate.server.running",
+    "sluicegate.server.admin",
+    "asyncpg",
+    "redis.asyncio",
+)
 """What is imported before the first fork; `__main__` is run anew in each."""
 LARGEST_ORDER = 1 << 20
 """Bytes: arguments and environment."""
@@ -182,6 +190,13 @@ def _become(order: dict[str, object], given: list[int]) -> None:
 def main() -> None:
     for name in MODULES:
         __import__(name)
+    # Most configurations need the list of prices, which takes longer to read than all else that a fork does.
+    from genai_prices.data_snapshot import get_snapshot
+
+    get_snapshot()
+    # Each gateway searches its objects for garbage once: not those that all of them share.
+    gc.collect()
+    gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         serve(orders)
     module = sys.argv[0]
