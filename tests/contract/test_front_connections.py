@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from harness import needed
 from harness.gateway_process import GatewayProcess
 from harness.hostile_client import BODY, STREAM_BODY, address, request, send_all, sized, still_serving
 from harness.raw_http2 import NO_ERROR, RawHttp2
-from harness.wire_stand import CHAT, WireStand, wire_stand
+from harness.wire_stand import CHAT, WireStand, chunk, event, wire_stand
 from raw_http import RawConnection
-from sluicegate.testing import Script
+from sluicegate.testing import Script, ScriptedUpstream
+from sluicegate.testing import body as body_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -180,6 +182,58 @@ async def test_so_has_one_that_does_in_the_middle_of_a_stream(wire: WireStand) -
     assert (await wire.upstream.requests[count].ended()).client_left
 
 
+BEHIND = {"CRLF": b"\r\n", "byte": b"P", "pipelined": sized(), "large": sized(body=BODY + b" " * 40_000)}
+"""What lies behind a request's body when its client leaves."""
+LEAVING = 12
+"""Clients that leave at once."""
+
+
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
+@pytest.mark.parametrize("body", [BODY, STREAM_BODY], ids=["document", "stream"])
+async def test_one_that_leaves_unread_bytes_behind_has_left(
+    wire: WireStand, body: bytes, behind: bytes
+) -> None:
+    """Whatever it has sent in advance: the upstream writes nothing more by which the end would be noticed."""
+    stalled = body_of(event(chunk("a")), "stall") if body == STREAM_BODY else Script(head_delay=600.0)
+    wire.upstream.script = stalled
+    count = len(wire.upstream.requests)
+    ids = [f"behind-{len(body)}-{len(behind)}-{number}" for number in range(LEAVING)]
+    async with contextlib.AsyncExitStack() as clients:
+        for request_id in ids:
+            client = await clients.enter_async_context(RawConnection(*wire.address))
+            await client.send(sized(b"x-request-id: " + request_id.encode(), body=body) + behind)
+            await wire.upstream.requests.wait(count + 1)
+            count += 1
+            if body == STREAM_BODY:
+                await client.head()
+                assert await client.chunk()
+    for request_id in ids:
+        assert (await wire.gateway.wait_request(request_id=request_id))["result"] == "client_left"
+    for record in list(wire.upstream.requests)[count - LEAVING : count]:
+        assert (await record.ended()).client_left
+    assert len(wire.upstream.requests) == count, "what was sent in advance is not served"
+
+
+async def test_what_comes_in_two_parts_behind_a_request_is_served_in_order(wire: WireStand) -> None:
+    """The first part is with the server, the second with the system, while a reply is waited for."""
+    wire.upstream.script = Script(head_delay=0.5)
+    count = len(wire.upstream.requests)
+    large = BODY[:-1] + b',"user":"' + b"a" * 300_000 + b'"}'
+    async with RawConnection(*wire.address) as connection:
+        await connection.send(sized() + sized()[:20])
+        await wire.upstream.requests.wait(count + 1)
+        await connection.send(
+            sized()[20:] + sized(body=large) + request(line=b"GET /healthz HTTP/1.1", body=b"")
+        )
+        wire.upstream.script = Script()
+        assert [(await connection.reply()).status for _ in range(4)] == [200] * 4
+    assert [len(record.body) for record in list(wire.upstream.requests)[count:]] == [
+        len(wire.upstream.requests[count].body),
+        len(wire.upstream.requests[count].body),
+        len(wire.upstream.requests[count].body) + len(large) - len(BODY),
+    ]
+
+
 @pytest.mark.parametrize(
     "sent",
     [b"", b"POST /v1/chat", sized()[:-5], sized(), sized(body=STREAM_BODY), sized() * 3],
@@ -228,10 +282,17 @@ async def test_http2_is_told_with_a_goaway_and_ends_what_it_has(tmp_path: Path) 
 # === TLS ===
 
 
+@dataclass(frozen=True)
+class Secure:
+    """A gateway behind TLS. `context`: how its clients check its certificate."""
+
+    upstream: ScriptedUpstream
+    gateway: GatewayProcess
+    context: ssl.SSLContext
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def secure(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[tuple[GatewayProcess, ssl.SSLContext]]:
+async def secure(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secure]:
     directory = tmp_path_factory.mktemp("secure")
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1")
@@ -239,22 +300,26 @@ async def secure(
     server.cert_chain_pems[0].write_to_path(directory / "server.pem")
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    config: dict[str, Any] = {
-        "upstreams": {"local": {"base_url": "http://127.0.0.1:9/v1"}},
-        "models": {"small": "local"},
-        "cost": {"genai_prices": False},
-        "server": {
-            "http": "auto",
-            "tls": {"cert_file": str(directory / "server.pem"), "key_file": str(directory / "server.key")},
-            "bounds": {"head_seconds": 0.5},
-        },
-    }
-    process = await GatewayProcess.start(config, directory, verify=context)
-    try:
-        yield process, context
-        assert await process.stop() == 0
-    finally:
-        await process.kill()
+    async with ScriptedUpstream() as upstream:
+        config: dict[str, Any] = {
+            "upstreams": {"local": {"base_url": upstream.base_url}},
+            "models": {"small": "local"},
+            "cost": {"genai_prices": False},
+            "server": {
+                "http": "auto",
+                "tls": {
+                    "cert_file": str(directory / "server.pem"),
+                    "key_file": str(directory / "server.key"),
+                },
+                "bounds": {"head_seconds": 0.5},
+            },
+        }
+        process = await GatewayProcess.start(config, directory, verify=context)
+        try:
+            yield Secure(upstream, process, context)
+            assert await process.stop() == 0
+        finally:
+            await process.kill()
     assert "Traceback" not in process.stderr, process.transcript()
 
 
@@ -270,23 +335,35 @@ NO_TLS = {
 
 
 @pytest.mark.parametrize("data", NO_TLS.values(), ids=NO_TLS.keys())
-async def test_what_is_no_tls_is_cut(secure: tuple[GatewayProcess, ssl.SSLContext], data: bytes) -> None:
+async def test_what_is_no_tls_is_cut(secure: Secure, data: bytes) -> None:
     """In the time of a head, and with an alert at most."""
-    gateway, _ = secure
-    answer = await send_all(address(gateway), data)
+    answer = await send_all(address(secure.gateway), data)
     assert b"HTTP" not in answer.data
-    assert (await gateway.client.get("/healthz")).status_code == 200
+    assert (await secure.gateway.client.get("/healthz")).status_code == 200
 
 
-async def test_bounds_hold_behind_tls(secure: tuple[GatewayProcess, ssl.SSLContext]) -> None:
-    gateway, context = secure
-    reader, writer = await asyncio.open_connection(*address(gateway), ssl=context)
+async def test_bounds_hold_behind_tls(secure: Secure) -> None:
+    reader, writer = await asyncio.open_connection(*address(secure.gateway), ssl=secure.context)
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: gate")
     async with asyncio.timeout(10):
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             assert await reader.read() == b""
     writer.transport.abort()
-    assert (await gateway.client.get("/healthz")).status_code == 200
+    assert (await secure.gateway.client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
+async def test_one_that_leaves_unread_bytes_behind_tls_has_left(secure: Secure, behind: bytes) -> None:
+    """Over HTTP/1.1, which is what a client speaks that offers no other protocol."""
+    secure.upstream.script = Script(head_delay=600.0)
+    count = len(secure.upstream.requests)
+    request_id = f"behind-tls-{len(behind)}"
+    _, writer = await asyncio.open_connection(*address(secure.gateway), ssl=secure.context)
+    writer.write(sized(b"x-request-id: " + request_id.encode()) + behind)
+    await secure.upstream.requests.wait(count + 1)
+    writer.transport.abort()
+    assert (await secure.gateway.wait_request(request_id=request_id))["result"] == "client_left"
+    assert (await secure.upstream.requests[count].ended()).client_left
 
 
 # === very many ===

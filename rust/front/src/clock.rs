@@ -139,6 +139,12 @@ impl Clock {
         }
     }
 
+    /// Whether a request is served over HTTP/1.
+    pub(crate) fn serves_http1(&self) -> bool {
+        let state = self.lock();
+        state.underway > 0 && !state.http2
+    }
+
     /// The client was cut since it took nothing.
     pub(crate) fn has_stalled(&self) -> bool {
         self.lock().stalled

@@ -18,6 +18,7 @@ use crate::service::Service;
 use crate::socket::Socket;
 use crate::state::{FrontState, Listening};
 use crate::stream::Streams;
+use crate::tcp::Tcp;
 
 /// The part of what is held for a slow client that an HTTP/2 stream's frames may be.
 const BUFFER_PART: usize = 4;
@@ -34,6 +35,7 @@ pub(crate) async fn serve(
     listening: Arc<Listening>,
 ) {
     let clock = Clock::new(listening.times);
+    let stream = Tcp::new(stream);
     let (socket, http2) = match &listening.tls {
         None => (Socket::plain(stream, &clock), listening.http2),
         Some(config) => {

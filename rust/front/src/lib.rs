@@ -6,7 +6,8 @@
 //! | [`decisions`] | the queue between the engine threads and the one that decides |
 //! | [`front`](Front) | the threads, the listeners, and requests that another ASGI server has read |
 //! | `state`, `bounds`, `callers` | what all connections share: bounds, and who may call |
-//! | `accept`, `connection`, `clock`, `socket`, `head`, `stream`, `tls` | a client's connection, and what bounds it |
+//! | `accept`, `connection`, `clock`, `socket`, `tcp`, `tls` | a client's connection, and what bounds it |
+//! | `head`, `stream` | one request's head, and its stream over HTTP/2 |
 //! | `service`, `endpoint`, `passthrough` | which way a request goes |
 //! | `reading`, `room`, `asked`, `facts`, `arrival`, `report` | forwarding: read, decide, send, report |
 //! | `carried`, `body` | the reply, polled by the connection that it goes to |
@@ -45,6 +46,7 @@ mod service;
 mod socket;
 mod state;
 mod stream;
+mod tcp;
 mod tls;
 mod upload;
 

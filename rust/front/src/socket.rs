@@ -3,20 +3,20 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::clock::Clock;
+use crate::tcp::Tcp;
 
 /// What a client that speaks HTTP/2 sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Tcp),
+    Tls(Box<TlsStream<Tcp>>),
 }
 
 /// See the module.
@@ -25,25 +25,29 @@ pub(crate) struct Socket {
     clock: Arc<Clock>,
     /// The last write would have blocked; only changes of this are reported to the clock.
     blocked: bool,
+    /// The last read found no bytes: the connection reads, and learns of the client's end by that.
+    reads: bool,
     /// So much of HTTP/2's preface has come, and nothing else; `None` once it is known what the client speaks.
     preface: Option<usize>,
 }
 
 impl Socket {
-    pub(crate) fn plain(stream: TcpStream, clock: &Arc<Clock>) -> Self {
+    pub(crate) fn plain(stream: Tcp, clock: &Arc<Clock>) -> Self {
         Self {
             stream: Stream::Plain(stream),
             clock: Arc::clone(clock),
             blocked: false,
+            reads: true,
             preface: Some(0),
         }
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>, clock: &Arc<Clock>) -> Self {
+    pub(crate) fn tls(stream: TlsStream<Tcp>, clock: &Arc<Clock>) -> Self {
         Self {
             stream: Stream::Tls(Box::new(stream)),
             clock: Arc::clone(clock),
             blocked: false,
+            reads: true,
             preface: Some(0),
         }
     }
@@ -63,6 +67,13 @@ impl Socket {
         }
     }
 
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => tcp.poll_left(cx),
+            Stream::Tls(stream) => stream.get_mut().0.poll_left(cx),
+        }
+    }
+
     fn note<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_pending() != self.blocked {
             self.blocked = written.is_pending();
@@ -79,11 +90,11 @@ impl Drop for Socket {
         }
         // The client takes nothing, so it would not learn of the end either: the system would keep what is not taken,
         // megabytes of it, and ask the client for minutes whether it takes more. A reset ends that.
-        let stream = match &self.stream {
-            Stream::Plain(stream) => stream,
+        let tcp = match &self.stream {
+            Stream::Plain(tcp) => tcp,
             Stream::Tls(stream) => stream.get_ref().0,
         };
-        let _ = stream.set_zero_linger();
+        let _ = tcp.stream().set_zero_linger();
     }
 }
 
@@ -99,7 +110,9 @@ impl AsyncRead for Socket {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         };
+        this.reads = true;
         if let Some(bytes @ [_, ..]) = buf.filled().get(before..) {
+            this.reads = false;
             this.came(bytes);
         }
         read
@@ -122,13 +135,19 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        match &mut this.stream {
+        ready!(match &mut this.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => {
                 let flushed = Pin::new(stream).poll_flush(cx);
                 this.note(flushed)
             }
+        })?;
+        // An HTTP/1.1 connection reads nothing while it holds bytes behind the request that it serves, or the request's
+        // body is not taken. It is flushed whenever it is polled.
+        if !this.reads && this.clock.serves_http1() && this.poll_left(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
