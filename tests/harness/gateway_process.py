@@ -234,12 +234,12 @@ class GatewayProcess:
         """End it as a supervisor would; its exit status. Idempotent."""
         if self.running:
             self.signal()
-        await self._close_client()
+        await self.close_client()
         return await self.wait(seconds)
 
     async def kill(self) -> None:
         """End it at once. Idempotent."""
-        await self._close_client()
+        await self.close_client()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         await self._process.wait()
@@ -247,7 +247,8 @@ class GatewayProcess:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
-    async def _close_client(self) -> None:
+    async def close_client(self) -> None:
+        """Give up the connections of `client`, which is a new one from now on."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None

@@ -36,10 +36,11 @@ def serve(
     `ports`: the first free one of them, in place of `server.port`. `tell` is called once it listens and the
     upstreams that are asked for their models have answered, or have had the time to.
 
-    The first signal closes the listening sockets, after `server.drain_delay_seconds`, lets running streams
-    end for at most `server.drain_seconds` and returns 0. A later one ends the process at once with 128 + its
-    number. SIGHUP, and a change of the file, let it serve what `config_path` says now; no stream is cut, and
-    `server` stays as it is. Wrong settings, an address that cannot be had, and an engine that died, are 1.
+    The first signal closes the listening sockets, after `server.drain_delay_seconds` and once what waits at
+    them has been accepted, lets running streams end for at most `server.drain_seconds` and returns 0. A later
+    one ends the process at once with 128 + its number. SIGHUP, and a change of the file, let it serve what
+    `config_path` says now; no stream is cut, and `server` stays as it is. Wrong settings, an address that
+    cannot be had, and an engine that died, are 1.
 
     These signals are ignored when it has returned: the process is meant to end then.
     """

@@ -2,27 +2,37 @@
 
 use std::io;
 use std::net::TcpListener as Listener;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluicegate_relay::Engine;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
+use crate::clock::FIRST_REQUEST;
 use crate::connection;
 use crate::state::{FrontState, Listening};
+
+/// Connections that wait for an engine to accept them.
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// How long to wait after an accept that failed for want of descriptors or memory: asking again at once would fail
 /// again.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// Accept until the gateway drains.
+/// The descriptors that serving one connection takes beside its own.
+const FILES_EACH: u64 = 2;
+
+/// Accept until the gateway drains, and then what waits by then.
 pub(crate) async fn accept(
     socket: Listener,
     engine: Engine,
-    state: Arc<FrontState>,
+    accepting: Accepting,
     listening: Arc<Listening>,
 ) {
+    let state = Arc::clone(&accepting.0);
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
@@ -30,11 +40,10 @@ pub(crate) async fn accept(
             return state.decisions.push(event);
         }
     };
-    let _accepting = Accepting(Arc::clone(&state));
     loop {
         let accepted = tokio::select! {
             accepted = next(&listener, &listening) => accepted,
-            () = state.draining.given() => return,
+            () = state.draining.given() => break,
         };
         let (stream, room) = match accepted {
             Ok(accepted) => accepted,
@@ -44,24 +53,91 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        // Streams of tokens are small writes that must not wait for each other.
-        let _ = stream.set_nodelay(true);
-        bound_unsent(&stream, state.limits.client_buffer);
+        prepare(&stream, &state);
+        let counted = Counted::new(&state);
         let (on, state, listening) = (engine.clone(), Arc::clone(&state), Arc::clone(&listening));
         engine.spawn(async move {
-            state.connections.fetch_add(1, Ordering::Relaxed);
-            let counted = Counted(Arc::clone(&state));
             connection::serve(stream, on, state, listening).await;
             drop((counted, room));
         });
     }
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    // The system resets what is still in the queue when its socket is closed.
+    for stream in waiting(&listener, listening.bounds.connections) {
+        prepare(&stream, &state);
+        let counted = Counted::new(&state);
+        let (on, state, listening) = (engine.clone(), Arc::clone(&state), Arc::clone(&listening));
+        engine.spawn(async move {
+            serve_waiting(stream, on, state, listening).await;
+            drop(counted);
+        });
+    }
 }
 
-/// Reports a panic of the accepting task: an engine that accepts no client is as useless as one whose thread has ended.
-struct Accepting(Arc<FrontState>);
+/// All connections in the queue of `listener`, as far as descriptors suffice for them and for those that are served.
+fn waiting(listener: &Listener, served: usize) -> Vec<TcpStream> {
+    let reserved = FILES_EACH.saturating_mul(served as u64);
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map_or(u64::MAX, |files| files.saturating_sub(reserved));
+    let mut waiting = Vec::new();
+    // The queue holds one more than its length; what comes in the meantime must not keep the gateway here.
+    for _ in 0..=BACKLOG {
+        match listener.accept() {
+            // The lowest number that is free is given: so many files are open.
+            Ok((stream, _))
+                if u64::try_from(stream.as_raw_fd()).is_ok_and(|open| open >= files) =>
+            {
+                break;
+            }
+            Ok((stream, _)) => {
+                let stream = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| TcpStream::from_std(stream));
+                waiting.extend(stream);
+            }
+            Err(error) if is_of_one(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    waiting
+}
+
+/// Serve a connection that waited when the gateway began to drain, once there is room for it. One whose client has said
+/// nothing is closed, and none is kept from its answer by that. What there was no room for by the end of the drain is
+/// served then, and told that the gateway stops.
+async fn serve_waiting(
+    stream: TcpStream,
+    engine: Engine,
+    state: Arc<FrontState>,
+    listening: Arc<Listening>,
+) {
+    if !matches!(timeout(FIRST_REQUEST, stream.readable()).await, Ok(Ok(()))) {
+        return;
+    }
+    let room = tokio::select! {
+        room = Arc::clone(&listening.room).acquire_owned() => room.ok(),
+        () = engine.closing().given() => None,
+    };
+    connection::serve(stream, engine, state, listening).await;
+    drop(room);
+}
+
+/// A listening socket that is served. Reports a panic of its task: an engine that accepts no client is as useless as
+/// one whose thread has ended.
+pub(crate) struct Accepting(Arc<FrontState>);
+
+impl Accepting {
+    pub(crate) fn new(state: Arc<FrontState>) -> Self {
+        state.accepting.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
 
 impl Drop for Accepting {
     fn drop(&mut self) {
+        self.0.accepting.fetch_sub(1, Ordering::Release);
         if std::thread::panicking() {
             let message = "an engine accepts nobody any more".to_owned();
             self.0
@@ -69,6 +145,12 @@ impl Drop for Accepting {
                 .push(crate::decisions::Event::Died(message));
         }
     }
+}
+
+fn prepare(stream: &TcpStream, state: &FrontState) {
+    // Streams of tokens are small writes that must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    bound_unsent(stream, state.limits.client_buffer);
 }
 
 /// The system's part of what is held for a slow client: half of the bound. Left to itself it grows to megabytes a
@@ -84,9 +166,16 @@ fn bound_unsent(_: &TcpStream, _: usize) {}
 
 struct Counted(Arc<FrontState>);
 
+impl Counted {
+    fn new(state: &Arc<FrontState>) -> Self {
+        state.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(state))
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -138,7 +227,7 @@ mod tests {
             copies: Copies::new(0),
         };
         let state = Arc::new(FrontState::new(limits, Arc::clone(&decisions)));
-        let accepting = Accepting(state);
+        let accepting = Accepting::new(state);
         let task = std::thread::spawn(move || {
             let _accepting = accepting;
             ends();

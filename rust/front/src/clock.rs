@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// How long a connection may be silent that is new when the gateway drains. What its client sent before lies there
+/// already.
+pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
 /// How long a connection may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
@@ -23,6 +27,10 @@ pub(crate) struct Times {
 struct ConnectionState {
     /// Requests that have come, and whose replies are not all written.
     underway: usize,
+    /// A request has come.
+    begun: bool,
+    /// See [`Times::idle`]; less for a connection without a request when the gateway drains.
+    idle: Duration,
     idle_since: Instant,
     /// A head has begun to come.
     head_since: Option<Instant>,
@@ -64,6 +72,8 @@ impl Clock {
             turns: AtomicU32::new(0),
             state: Mutex::new(ConnectionState {
                 underway: 0,
+                begun: false,
+                idle: times.idle,
                 idle_since: Instant::now(),
                 head_since: None,
                 http2: false,
@@ -131,6 +141,7 @@ impl Clock {
     pub(crate) fn begin(self: &Arc<Self>) -> Underway {
         let mut state = self.lock();
         state.underway += 1;
+        state.begun = true;
         state.head_since = None;
         drop(state);
         Underway {
@@ -139,10 +150,24 @@ impl Clock {
         }
     }
 
+    /// Whether a request has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.lock().begun
+    }
+
     /// Whether a request is served over HTTP/1.
     pub(crate) fn serves_http1(&self) -> bool {
         let state = self.lock();
         state.underway > 0 && !state.http2
+    }
+
+    /// The gateway drains: a connection on which no request has begun to come has [`FIRST_REQUEST`] for that, from its
+    /// own beginning.
+    pub(crate) fn drain(&self) {
+        let mut state = self.lock();
+        if !state.begun {
+            state.idle = state.idle.min(FIRST_REQUEST);
+        }
     }
 
     /// The client was cut since it took nothing.
@@ -158,7 +183,7 @@ impl Clock {
         }
         let waiting = match (state.underway, state.head_since.or(state.ending_since)) {
             (0, Some(since)) => Some((since.checked_add(self.times.head), Expired::Head)),
-            (0, None) => Some((state.idle_since.checked_add(self.times.idle), Expired::Idle)),
+            (0, None) => Some((state.idle_since.checked_add(state.idle), Expired::Idle)),
             _ => None,
         };
         let stall = state
@@ -271,6 +296,27 @@ mod tests {
         assert_eq!(next(&clock), Some((57, Expired::Idle)));
         clock.ending();
         assert_eq!(next(&clock), Some((10, Expired::Head)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_has_little_time_for_its_first_request_once_the_gateway_drains() {
+        let clock = Clock::new(TIMES);
+        clock.drain();
+        assert_eq!(next(&clock), Some((1, Expired::Idle)));
+        clock.read();
+        assert_eq!(next(&clock), Some((10, Expired::Head)));
+        assert!(!clock.has_begun());
+        let begun = clock.begin();
+        assert!(clock.has_begun() && clock.serves_http1());
+        drop(begun);
+        assert!(!clock.serves_http1());
+        let used = Clock::new(TIMES);
+        drop(used.begin());
+        used.drain();
+        assert_eq!(next(&used), Some((60, Expired::Idle)));
+        used.is_http2();
+        let _begun = used.begin();
+        assert!(!used.serves_http1());
     }
 
     #[tokio::test(start_paused = true)]

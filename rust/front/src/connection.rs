@@ -34,17 +34,20 @@ pub(crate) async fn serve(
     state: Arc<FrontState>,
     listening: Arc<Listening>,
 ) {
-    let clock = Clock::new(listening.times);
     let stream = Tcp::new(stream);
-    let (socket, http2) = match &listening.tls {
-        None => (Socket::plain(stream, &clock), listening.http2),
+    let (socket, clock, http2) = match &listening.tls {
+        None => {
+            let clock = Clock::new(listening.times);
+            (Socket::plain(stream, &clock), clock, listening.http2)
+        }
         Some(config) => {
             let accepting = TlsAcceptor::from(Arc::clone(config)).accept(stream);
             let Ok(Ok(stream)) = timeout(listening.bounds.head_time, accepting).await else {
                 return;
             };
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            (Socket::tls(stream, &clock), http2)
+            let clock = Clock::new(listening.times);
+            (Socket::tls(stream, &clock), clock, http2)
         }
     };
     let builder = builder(&state, &listening, http2);
@@ -52,21 +55,28 @@ pub(crate) async fn serve(
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
     let mut draining = pin!(state.draining.given_owned());
-    let mut ending = false;
     let mut told = false;
+    let mut drains = false;
+    let mut ending = false;
     let mut timer = pin!(sleep_until(Instant::now()));
     poll_fn(|cx| {
         // Once it has the waker it need not be asked: that takes a lock, and the flag does not.
-        if !ending && (!told || state.draining.is_given()) {
+        if !drains && (!told || state.draining.is_given()) {
             told = true;
             if draining.as_mut().poll(cx).is_ready() {
-                ending = true;
-                connection.as_mut().graceful_shutdown();
+                drains = true;
+                clock.drain();
             }
         }
         loop {
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
+            }
+            // hyper drops a connection on which nothing has come yet, and the client's request may be in its socket.
+            if drains && !ending && clock.has_begun() {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+                continue;
             }
             // What runs out is asked for after each poll, since that is what changes it.
             let expired = loop {

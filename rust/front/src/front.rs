@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::accept;
+use crate::accept::{self, Accepting};
 use crate::arrival::{self, Arranged, Arrival};
 use crate::asked;
 use crate::bounds::{Bounds, Limits};
@@ -133,7 +133,8 @@ impl Front {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for (engine, socket) in self.engines.all().iter().zip(sockets) {
             let (state, listening) = (Arc::clone(&self.state), Arc::clone(&listening));
-            engine.spawn(accept::accept(socket, engine.clone(), state, listening));
+            let accepting = Accepting::new(state);
+            engine.spawn(accept::accept(socket, engine.clone(), accepting, listening));
         }
         Ok(())
     }
@@ -204,7 +205,7 @@ impl Front {
         Submitted { ticket, reply }
     }
 
-    /// Accept no more; connections end after the reply under way.
+    /// Accept what waits, and no more; connections end after the reply under way, or after their first.
     pub fn drain(&self) {
         self.state.draining.give();
     }
@@ -224,15 +225,20 @@ impl Front {
             .map_or(0, |engine| engine.active())
     }
 
-    /// Clients' connections.
+    /// Clients' connections. While the gateway drains a listening socket counts as one, too, until all that waited in
+    /// its queue has been accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.state.connections.load(Ordering::Relaxed)
+        // A connection is counted before its listener is not counted any more.
+        let accepting = self.state.accepting.load(Ordering::Acquire);
+        let connections = self.state.connections.load(Ordering::Acquire);
+        if self.state.draining.is_given() {
+            connections + accepting
+        } else {
+            connections
+        }
     }
 }
-
-/// Connections that wait for an engine to accept them.
-const BACKLOG: i32 = 4096;
 
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
@@ -245,6 +251,6 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(accept::BACKLOG)?;
     Ok(socket.into())
 }

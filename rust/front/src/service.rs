@@ -80,9 +80,17 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let serving = Arc::clone(&self.0);
         // Not in the future: where the client has left by now, hyper drops it without a poll, and the request is
         // recorded all the same.
+        let http1 = request.version() < Version::HTTP_2;
         let (asking, place, body) = serving.begin(request);
         // Boxed: the connection would keep room for it as long as it lives.
-        Box::pin(async move { Ok(serving.answer(asking, place, body).await) })
+        Box::pin(async move {
+            let mut response = serving.answer(asking, place, body).await;
+            if http1 && serving.state.draining.is_given() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok(response)
+        })
     }
 }
 

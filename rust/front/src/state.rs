@@ -26,7 +26,10 @@ pub(crate) struct FrontState {
     pub(crate) in_flight: InFlight,
     /// For requests' bodies.
     pub(crate) body_room: Arc<BodyRoom>,
+    /// Clients' connections, those included that wait for room once the gateway drains.
     pub(crate) connections: AtomicUsize,
+    /// Listening sockets that may have connections in their queues.
+    pub(crate) accepting: AtomicUsize,
     /// No new requests are taken.
     pub(crate) draining: Signal,
     settings: RwLock<Arc<Settings>>,
@@ -49,6 +52,7 @@ impl FrontState {
             decisions,
             in_flight: InFlight::default(),
             connections: AtomicUsize::new(0),
+            accepting: AtomicUsize::new(0),
             draining: Signal::default(),
             settings: RwLock::new(Arc::new(Settings {
                 callers: Arc::new(Callers::nobody()),
