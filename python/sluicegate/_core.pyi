@@ -982,7 +982,7 @@ class Journal:
     ) -> JournalEntry | None:
         """A new entry; None where there is no room. Never waits, unless `sync` is `always`. `run`: of the
         background response that `response_id` names, counted from 1. `estimated_input`: what is charged for
-        an input that nobody tells.
+        an input that nobody tells. Raises OSError where it has to be on the disk, and is not.
         """
     def take(self, most: int) -> JournalBatch:
         """What is over, in the order in which it ended."""
@@ -1000,9 +1000,14 @@ class Journal:
         Raises OSError.
         """
     def sync(self) -> None:
-        """Write what was stored to the disk. Raises OSError."""
+        """Write what was stored to the disk, where `sync` is `second`. With `always` that is done; where it
+        fails, find out whether it works again. Raises OSError where it fails, or has failed since the last
+        call.
+        """
     def abandoned(self) -> AbandonedSegment | None:
         """The oldest segment that a dead process has left in the folder. Raises OSError."""
+    is_failing: Final[bool]
+    """The last attempt to write to the disk failed."""
     waiting: Final[int]
     """Entries that are over."""
     opened: Final[int]

@@ -269,6 +269,15 @@ CATALOGUE: Mapping[str, Entry] = {
             "`ledger.when_full: drop` serves such requests without a row.",
         ),
     ),
+    "ledger_not_synced": Entry(
+        "503",
+        "`ledger.sync` is `always`, and the request's entry in the ledger cannot be written to the disk.",
+        ("The disk of `storage.directory` is broken, or is a file system that refuses to be written to.",),
+        (
+            "Look for `journal_failed` in the log, which has the reason.",
+            "Look at the system's own log (`dmesg`), and move `storage.directory` to another disk.",
+        ),
+    ),
     "keys_unavailable": Entry(
         "503",
         "The key is not in the configuration, and the database of keys could not be read so far.",

@@ -23,6 +23,9 @@ WAIT_SECONDS = 30.0
 
 Line = dict[str, Any]
 
+_READ_AT_START = {"PYTHONPATH", "LD_PRELOAD"}
+"""What counts only for a process that starts from nothing."""
+
 
 @cache
 def _trust() -> ssl.SSLContext:
@@ -81,7 +84,7 @@ class GatewayProcess:
         # Nothing of whoever runs the tests.
         environ = {"STATE_DIRECTORY": str(directory), **(environ or {})}
         process: asyncio.subprocess.Process | WarmProcess
-        if "PYTHONPATH" in environ:  # It is read when Python starts.
+        if _READ_AT_START & environ.keys():
             process = await spawn(*arguments, str(path), environ=environ, module=module)
         else:
             process = await spawn_warm(module, *arguments, str(path), environ={**os.environ, **environ})

@@ -11,6 +11,7 @@ PACKAGES = f"{MISSING}Python packages of the tests: make setup"
 NODE = f"{MISSING}Node.js and the clients that run on it: apt-get install nodejs npm && make node-clients"
 POSTGRESQL = f"{MISSING}PostgreSQL: apt-get install postgresql"
 REDIS = f"{MISSING}Redis or Valkey: apt-get install redis-server"
+COMPILER = f"{MISSING}a C compiler: apt-get install gcc libc6-dev"
 CURL = f"{MISSING}curl with HTTP/2: apt-get install curl"
 RECORDINGS = f"{MISSING}recorded streams of providers: export SLUICEGATE_CORPUS=FOLDER (see CONTRIBUTING.md)"
 

@@ -10,6 +10,10 @@ class LedgerFull(Exception):
     """There is no room for an entry, and a request without one is not served."""
 
 
+class LedgerNotSynced(Exception):
+    """The entry has to be on the disk, which takes nothing."""
+
+
 def estimated_input(call: Call, rough: int | None) -> int | None:
     """What is charged for an input of about `rough` tokens that no upstream tells; None: nothing is."""
     if rough is None or call.counts:
@@ -24,7 +28,7 @@ def open_entry(
     `estimated_input` says.
 
     None where no ledger is kept, or where the request has no row: it only counts tokens, or there is no room.
-    Raises `LedgerFull`.
+    Raises `LedgerFull` and `LedgerNotSynced`.
     """
     model, run = call.model, call.run
     if ledger is None or ledger.journal is None or model is None or call.counts:
@@ -38,11 +42,17 @@ def open_entry(
     caller = call.caller or ANYONE
     owner, key = caller.owner or None, caller.key_id or None
     opened = ledger.journal.open
-    if run is None:
-        entry = opened(arrived, route, name, requested, owner, caller.name, key, caller.team, user, estimate)
-    else:
-        about = name, requested, owner, caller.name, key, caller.team, user, estimate
-        entry = opened(arrived, route, *about, run.response_id, run.number)
+    try:
+        if run is None:
+            entry = opened(
+                arrived, route, name, requested, owner, caller.name, key, caller.team, user, estimate
+            )
+        else:
+            about = name, requested, owner, caller.name, key, caller.team, user, estimate
+            entry = opened(arrived, route, *about, run.response_id, run.number)
+    except OSError as error:
+        ledger.not_synced(error)
+        raise LedgerNotSynced from None
     if entry is None:
         ledger.full()
         if not ledger.drops:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, PriceAsked, ResponsesRequest
 from sluicegate.admission import ANYONE, Later
 from sluicegate.gateway import errors, stored_errors
-from sluicegate.gateway.accounts import LedgerFull, estimated_input, open_entry
+from sluicegate.gateway.accounts import LedgerFull, LedgerNotSynced, estimated_input, open_entry
 from sluicegate.gateway.admission import Work, told
 from sluicegate.gateway.asgi import new_response_id
 from sluicegate.gateway.attempt_headers import attempt_headers
@@ -279,6 +279,9 @@ class Decider:
             entry = open_entry(state.ledger, call, arrived, route, estimate)
         except LedgerFull:
             self._refuse(call, errors.ledger_full())
+            return
+        except LedgerNotSynced:
+            self._refuse(call, errors.ledger_not_synced())
             return
         if entry is not None:
             call.row = entry.id

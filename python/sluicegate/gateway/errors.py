@@ -349,6 +349,17 @@ def ledger_full() -> ErrorReply:
     )
 
 
+def ledger_not_synced() -> ErrorReply:
+    """`ledger.sync` is `always`, and the request's entry cannot be written to the disk."""
+    return error_reply(
+        503,
+        "The gateway cannot write its account of the request to the disk: try again in a few seconds.",
+        type="server_error",
+        code="ledger_not_synced",
+        headers=((b"retry-after", b"5"),),
+    )
+
+
 def not_counted(model: str) -> ErrorReply:
     """Nobody counts the tokens of an input for this model."""
     return error_reply(

@@ -28,14 +28,19 @@ class ReadyEndpoint:
 
 
 def readiness(state: State) -> dict[str, str]:
-    """Whether it takes requests. `status`: `ready`, `draining` or `not running`. Where all is well there is
-    nothing else: `counters` is `lost` while their server does not answer, and `configuration` is `stale`
-    while the file says something that cannot be served.
+    """Whether it takes requests. `status`: `ready`, `draining`, `not running`, or `refusing` where no request
+    is served before its entry in the ledger is on the disk, which takes nothing. Where all is well there is
+    nothing else: `counters` is `lost` while their server does not answer, `configuration` is `stale` while
+    the file says something that cannot be served, and `ledger` is `not_synced` while the disk takes nothing.
     """
     if state.leaving or state.draining:
         found = {"status": "draining"}
     else:
         found = {"status": "not running" if state.dead or state.front is None else "ready"}
+    if state.ledger is not None and state.ledger.is_not_synced:
+        found["ledger"] = "not_synced"
+        if state.ledger.needs_sync and found["status"] == "ready":
+            found["status"] = "refusing"
     if state.counters.lost:
         found["counters"] = "lost"
     if state.metrics.configuration.failure is not None:

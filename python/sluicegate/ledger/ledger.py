@@ -76,6 +76,8 @@ class Ledger:
         """There is something to do."""
         self._asked: list[asyncio.Future[None]] = []
         """Those that wait for what had ended when they asked to be in the database."""
+        self._was_failing = False
+        """The journal could not be written to the disk when it was last tried."""
         self._is_whole = True
         """All that was over when it was last shipped has been shipped then."""
 
@@ -162,7 +164,7 @@ class Ledger:
                 pause = _PAUSE_SECONDS
             self._metrics.waiting(journal.waiting)
             now = time.monotonic()
-            await self._prepare(journal, sync=self._config.sync == "second" and now - synced >= 1.0)
+            await self._prepare(journal, sync=self._config.sync != "never" and now - synced >= 1.0)
             if now - synced >= 1.0:
                 synced = now
             with contextlib.suppress(TimeoutError):
@@ -177,10 +179,18 @@ class Ledger:
         try:
             if not await asyncio.to_thread(journal.prepare):
                 self._complain("ledger_full", waiting=journal.waiting)
-            if sync:
-                await asyncio.to_thread(journal.sync)
         except OSError as error:
             self._complain("journal_failed", reason=error.strerror or str(error))
+        if not sync:
+            return
+        was_failing = self._was_failing
+        try:
+            await asyncio.to_thread(journal.sync)
+        except OSError as error:
+            self.not_synced(error)
+        self._was_failing = journal.is_failing
+        if was_failing and not self._was_failing:
+            self._log.info("journal_synced")
 
     async def _ship(self, journal: Journal) -> bool:
         """Ship what is over by now, or as much of it as a second is enough for; whether it was all."""
@@ -247,6 +257,22 @@ class Ledger:
         if now - self._complained.get(event, -_COMPLAINT_SECONDS) >= _COMPLAINT_SECONDS:
             self._complained[event] = now
             self._log.error(event, **fields)
+
+    def not_synced(self, error: OSError) -> None:
+        """What was stored, or is to be, could not be written to the disk. Any thread."""
+        self._was_failing = True
+        self._metrics.not_synced()
+        self._complain("journal_failed", reason=error.strerror or str(error))
+
+    @property
+    def is_not_synced(self) -> bool:
+        """The last attempt to write the journal to the disk failed."""
+        return self.journal is not None and self.journal.is_failing
+
+    @property
+    def needs_sync(self) -> bool:
+        """No request is served before its entry is on the disk."""
+        return self._config.sync == "always"
 
     def full(self) -> None:
         """A request found no room. Any thread."""

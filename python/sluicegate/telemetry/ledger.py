@@ -20,6 +20,11 @@ class LedgerMetrics:
             "Requests for which the journal had no room: refused, or served without a row.",
             registry=registry,
         )
+        self._not_synced = Counter(
+            "sluicegate_ledger_sync_failures",
+            "Times that the journal could not be written to the disk, and requests that were refused for it.",
+            registry=registry,
+        )
         self._waiting = Gauge(
             "sluicegate_ledger_waiting",
             "Requests that have ended and wait to be put into the ledger.",
@@ -34,6 +39,9 @@ class LedgerMetrics:
 
     def no_room(self) -> None:
         self._no_room.inc()
+
+    def not_synced(self) -> None:
+        self._not_synced.inc()
 
     def waiting(self, entries: int) -> None:
         self._waiting.set(entries)

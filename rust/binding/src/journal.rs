@@ -11,7 +11,8 @@ use sluicegate_core::pricing::{Cost, MOST_COST};
 use sluicegate_core::usage::{MOST_TOKENS, Usage};
 use sluicegate_journal::ledger::{self, LedgerRow};
 use sluicegate_journal::{
-    Abandoned, Attempt, Batch, Closing, Counts, Entry, Full, Journal, Opening, Settings, Sync,
+    Abandoned, Attempt, Batch, Closing, Counts, Entry, Full, Journal, OnSync, Opening, Settings,
+    Sync,
 };
 use sluicegate_relay::tally::Progress;
 use sluicegate_relay::{FaultKind, Outcome, Route, Tally, Try};
@@ -198,6 +199,7 @@ impl PyJournal {
             folder,
             bytes: max_bytes,
             sync,
+            on_sync: OnSync::default(),
         })?;
         Ok(Self { inner })
     }
@@ -222,7 +224,7 @@ impl PyJournal {
         estimated_input: Option<u64>,
         response_id: Option<&str>,
         run: Option<u64>,
-    ) -> Option<PyEntry> {
+    ) -> PyResult<Option<PyEntry>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let opening = Opening {
             started_at: Some(micros(now.unwrap_or_default())),
@@ -248,8 +250,12 @@ impl PyJournal {
             Some(&*route.inner.upstream.name),
             Some(&*route.inner.model),
         ];
-        let entry = self.inner.open(&opening, &texts).ok()?;
-        Some(PyEntry {
+        let entry = match self.inner.open(&opening, &texts) {
+            Ok(entry) => entry,
+            Err(Full::Bytes | Full::Disk(_)) => return Ok(None),
+            Err(Full::Unsynced(error)) => return Err(error.into()),
+        };
+        Ok(Some(PyEntry {
             id: entry.id().to_string(),
             account: Mutex::new(Some(Box::new(Account {
                 entry,
@@ -258,7 +264,7 @@ impl PyJournal {
                 has_output: false,
                 charged: None,
             }))),
-        })
+        }))
     }
 
     fn take(&self, py: Python<'_>, most: usize) -> PyResult<PyBatch> {
@@ -305,7 +311,7 @@ impl PyJournal {
         match py.detach(|| self.inner.prepare()) {
             Ok(()) => Ok(true),
             Err(Full::Bytes) => Ok(false),
-            Err(Full::Disk(error)) => Err(error.into()),
+            Err(Full::Disk(error) | Full::Unsynced(error)) => Err(error.into()),
         }
     }
 
@@ -316,6 +322,11 @@ impl PyJournal {
     fn abandoned(&self, py: Python<'_>) -> PyResult<Option<PyAbandoned>> {
         let found = py.detach(|| self.inner.abandoned())?;
         Ok(found.map(PyAbandoned::new))
+    }
+
+    #[getter]
+    fn is_failing(&self) -> bool {
+        self.inner.is_failing()
     }
 
     #[getter]

@@ -7,10 +7,11 @@ use uuid::Uuid;
 
 use crate::journal::{Over, Shared};
 use crate::layout::{
-    ATTEMPTS, BYTES, FIRST_TOKEN, LEFT, MOVED_WORD, STATE, TOKENS, VERSION_WORD, VOID, closing,
-    moved, used,
+    ATTEMPTS, BYTES, FIRST_TOKEN, LEFT, MOVED_WORD, STATE, TOKENS, USED_WORD, VOID, closing, moved,
+    used,
 };
-use crate::record::{Attempt, Closing, ClosingTexts, Counts, UNKNOWN};
+use crate::owner::Owner;
+use crate::record::{Attempt, Closing, ClosingTexts, Counts};
 
 /// One open record. It has one writer. Dropped without being closed it ends as interrupted, or, where no upstream has
 /// heard of it, as nothing.
@@ -21,20 +22,26 @@ pub struct Entry {
     /// The first word of what is seen.
     seen: usize,
     id: Uuid,
+    owner: Owner,
     attempts: u64,
-    version: u64,
 }
 
 impl Entry {
-    pub(crate) fn new(shared: Arc<Shared>, over: Over, seen: usize, id: Uuid) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        over: Over,
+        seen: usize,
+        id: Uuid,
+        owner: Owner,
+    ) -> Self {
         let seen = over.at + seen;
         Self {
             shared,
             over: Some(over),
             seen,
             id,
+            owner,
             attempts: 0,
-            version: 0,
         }
     }
 
@@ -52,6 +59,10 @@ impl Entry {
         }
     }
 
+    fn store_number(&self, word: usize, number: u64) {
+        self.store(word, self.owner.mark(word, number));
+    }
+
     fn store_all(&self, word: usize, bytes: &[u8]) {
         if let Some(over) = &self.over {
             over.segment.words.store_all(self.seen + word, bytes);
@@ -63,29 +74,28 @@ impl Entry {
         self.attempts += 1;
         if self.attempts > 1 {
             // Nothing of what an earlier attempt brought is this one's.
-            self.store(TOKENS, 0);
-            self.store(BYTES, 0);
-            self.store(FIRST_TOKEN, UNKNOWN);
-            self.store(VERSION_WORD, 0);
-            self.version = 0;
-            let (first, bytes) = moved(upstream, upstream_model);
+            self.store_number(TOKENS, 0);
+            self.store_number(BYTES, 0);
+            self.store(FIRST_TOKEN, 0);
+            self.store(USED_WORD, 0);
+            let (first, bytes) = moved(self.owner, upstream, upstream_model);
             self.store(MOVED_WORD, 0);
             fence(Ordering::Release);
             self.store_all(MOVED_WORD + 1, &bytes);
             self.store(MOVED_WORD, first);
         }
-        self.store(ATTEMPTS, self.attempts);
+        self.store_number(ATTEMPTS, self.attempts);
     }
 
     /// So many events that bore output and so many body bytes have come.
     pub fn progress(&self, token_events: u64, bytes_in: u64) {
-        self.store(TOKENS, token_events);
-        self.store(BYTES, bytes_in);
+        self.store_number(TOKENS, token_events);
+        self.store_number(BYTES, bytes_in);
     }
 
     /// The first output came, `at` microseconds from the request's beginning.
     pub fn first_token(&self, at: u64) {
-        self.store(FIRST_TOKEN, at);
+        self.store_number(FIRST_TOKEN, at);
     }
 
     /// The upstream has the whole request, or has begun to reply: it may have used something from here on, of which
@@ -96,14 +106,11 @@ impl Entry {
 
     /// The last usage that the upstream gave. `whole`: the reply has come to its end.
     pub fn usage(&mut self, usage: &Counts, whole: bool) {
-        let (at, words) = used(usage, whole);
-        self.store(VERSION_WORD, self.version + 1);
-        fence(Ordering::Release);
+        let (at, words, check) = used(self.owner, usage, whole);
         for (offset, word) in words.into_iter().enumerate() {
             self.store(at + offset, word);
         }
-        self.version += 2;
-        self.store(VERSION_WORD, self.version);
+        self.store(USED_WORD, check);
     }
 
     /// It is over, and can be taken. Only the first call counts.
@@ -117,7 +124,7 @@ impl Entry {
         let Some(over) = self.over.take() else {
             return;
         };
-        let (at, bytes, state) = closing(numbers, usage, texts, attempts);
+        let (at, bytes, state) = closing(self.owner, numbers, usage, texts, attempts);
         over.segment.words.store_all(self.seen + at, &bytes);
         over.segment
             .words
@@ -126,7 +133,8 @@ impl Entry {
     }
 
     fn end(&self, over: Over) {
-        self.shared.stored(&over.segment);
+        // The reply is out: whoever calls `Journal::sync` is told of a failure, and the row comes from memory.
+        let _ = self.shared.stored(&over.segment);
         self.shared.open.fetch_sub(1, Ordering::AcqRel);
         self.shared.push(over);
     }

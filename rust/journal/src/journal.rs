@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use crate::entry::Entry;
-use crate::layout::{self, SHIPPED, STATE, read_all};
+use crate::layout::{self, SHIPPED, STATE, VOID, read_all};
 use crate::live::open_in;
 #[cfg(doc)]
 use crate::record::Ending;
@@ -20,18 +20,7 @@ use crate::record::{Opening, OpeningTexts, Row};
 use crate::segment::{
     SEGMENT_BYTES, Segment, bytes_of, remove_unfinished, segments_in, seize, sync_folder,
 };
-
-/// When what is stored is written to the disk. A process that dies loses nothing with any of them; a machine that does
-/// loses what was not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// When the kernel sees fit.
-    Never,
-    /// Whenever [`Journal::sync`] is called.
-    Called,
-    /// Before a record counts as opened or closed.
-    Always,
-}
+use crate::sync::{OnSync, Sync};
 
 /// Where the journal is, and how large it may become.
 #[derive(Clone, Debug)]
@@ -42,6 +31,8 @@ pub struct Settings {
     pub bytes: u64,
     /// See [`Sync`].
     pub sync: Sync,
+    /// See [`OnSync`]; nothing by default.
+    pub on_sync: OnSync,
 }
 
 /// Why no record could be opened.
@@ -51,12 +42,15 @@ pub enum Full {
     Bytes,
     /// There can be no other segment.
     Disk(io::Error),
+    /// The record could not be written to the disk, with [`Sync::Always`].
+    Unsynced(io::Error),
 }
 
 /// What is used in the time between two batches, at some 50,000 requests a second.
 const MOST_SPARES: u64 = 4;
 
-/// After a failure, for so long no other segment is tried to be made: whoever opens records must not wait for that.
+/// After a failure, for so long neither another segment nor another sync is tried: whoever opens records must not wait
+/// for that.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -84,7 +78,17 @@ pub(crate) struct Shared {
     over: Mutex<VecDeque<Over>>,
     /// Records that are open.
     pub(crate) open: AtomicUsize,
-    sync_failed: AtomicBool,
+    unsynced: Mutex<Unsynced>,
+    /// The last sync failed.
+    is_failing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Unsynced {
+    /// When the last sync failed, if it did.
+    failed: Option<Instant>,
+    /// The first failure that nobody has been told of.
+    untold: Option<io::Error>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,6 +108,18 @@ impl Shared {
             && segment.retired.load(Ordering::Acquire)
         {
             self.reap();
+        }
+    }
+
+    /// No more records are opened in `segment`.
+    fn retire(&self, segment: &Arc<Segment>) {
+        let mut files = lock(&self.files);
+        if let Some(current) = files
+            .current
+            .take_if(|current| Arc::ptr_eq(current, segment))
+        {
+            current.retired.store(true, Ordering::Release);
+            files.retired.push(current);
         }
     }
 
@@ -129,7 +145,7 @@ impl Shared {
             .min(self.settings.bytes / SEGMENT_BYTES / 4)
             .max(1);
         let mut files = lock(&self.files);
-        if !files.closed && (files.spares.len() as u64) < most {
+        if !files.closed && (files.spares.len() as u64) < most && !segment.has_failed() {
             files.spares.push(segment);
         } else {
             drop(files);
@@ -138,11 +154,73 @@ impl Shared {
     }
 
     /// What was stored in `segment` counts.
-    pub(crate) fn stored(&self, segment: &Segment) {
-        segment.dirty.store(true, Ordering::Release);
-        if self.settings.sync == Sync::Always && segment.sync().is_err() {
-            self.sync_failed.store(true, Ordering::Release);
+    ///
+    /// # Errors
+    /// Where it is not on the disk, and has to be.
+    pub(crate) fn stored(&self, segment: &Arc<Segment>) -> io::Result<()> {
+        segment.store();
+        if self.settings.sync != Sync::Always {
+            return Ok(());
         }
+        if segment.has_failed() {
+            // That was noted, and others are written to meanwhile.
+            let error = || io::Error::other("what else is in its file could not be written");
+            lock(&self.unsynced).untold.get_or_insert_with(error);
+            return Err(error());
+        }
+        self.note(self.sync(segment))
+    }
+
+    /// Have `segment` on the disk. One that cannot be written is left.
+    fn sync(&self, segment: &Arc<Segment>) -> io::Result<()> {
+        let done = segment.sync(&self.settings.on_sync);
+        if done.is_err() {
+            self.retire(segment);
+        }
+        done
+    }
+
+    /// Note how a sync ended.
+    fn note(&self, done: io::Result<()>) -> io::Result<()> {
+        match &done {
+            Ok(()) => self.is_failing.store(false, Ordering::Release),
+            Err(error) => {
+                let mut unsynced = lock(&self.unsynced);
+                unsynced.failed = Some(Instant::now());
+                let untold = || io::Error::new(error.kind(), error.to_string());
+                unsynced.untold.get_or_insert_with(untold);
+                self.is_failing.store(true, Ordering::Release);
+            }
+        }
+        done
+    }
+
+    /// Not so soon after a sync that failed.
+    fn may_sync(&self) -> Result<(), Full> {
+        if self.settings.sync != Sync::Always || !self.is_failing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match lock(&self.unsynced).failed {
+            Some(at) if at.elapsed() < PAUSE => Err(Full::Unsynced(io::Error::other(
+                "a sync failed a moment ago",
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ask the disk whether it takes anything again.
+    fn probe(&self) -> io::Result<()> {
+        let segment = match self.room(0) {
+            Ok((segment, _)) => segment,
+            Err(Full::Bytes) => return Err(io::Error::other("there is no room to try in")),
+            Err(Full::Disk(error) | Full::Unsynced(error)) => return Err(error),
+        };
+        let done = segment.probe(&self.settings.on_sync);
+        if done.is_err() {
+            self.retire(&segment);
+        }
+        self.release(&segment);
+        self.note(done)
     }
 
     fn segment(&self) -> Result<Segment, Full> {
@@ -214,33 +292,47 @@ impl Journal {
                 files: Mutex::default(),
                 over: Mutex::default(),
                 open: AtomicUsize::new(0),
-                sync_failed: AtomicBool::new(false),
+                unsynced: Mutex::default(),
+                is_failing: AtomicBool::new(false),
             }),
         };
         match journal.prepare() {
             Ok(()) | Err(Full::Bytes) => Ok(journal),
-            Err(Full::Disk(error)) => Err(error),
+            Err(Full::Disk(error) | Full::Unsynced(error)) => Err(error),
         }
     }
 
     /// Open a record. What is in it outlives this process from here on.
     ///
     /// # Errors
-    /// Where there is no room, and none can be made.
+    /// Where there is no room, and none can be made; where it is not on the disk, and has to be.
     pub fn open(&self, opening: &Opening, texts: &OpeningTexts<'_>) -> Result<Entry, Full> {
+        self.shared.may_sync()?;
         let id = Uuid::now_v7();
-        let draft = layout::draft(id.as_u128(), opening, texts);
+        // What is on the disk now is what a power cut leaves, and an upstream is about to hear of it.
+        let attempts = u64::from(self.shared.settings.sync == Sync::Always);
+        let draft = layout::draft(id.as_u128(), opening, texts, attempts);
         let (segment, at) = self.shared.room(draft.length)?;
         segment.words.store_all(at + 1, &draft.bytes);
         segment.words.store(at, draft.tag, Ordering::Release);
-        self.shared.stored(&segment);
+        if let Err(error) = self.shared.stored(&segment) {
+            segment.words.store(at + STATE, VOID, Ordering::Release);
+            self.shared.release(&segment);
+            return Err(Full::Unsynced(error));
+        }
         self.shared.open.fetch_add(1, Ordering::AcqRel);
         let over = Over {
             segment,
             at,
             length: draft.length,
         };
-        Ok(Entry::new(Arc::clone(&self.shared), over, draft.seen, id))
+        Ok(Entry::new(
+            Arc::clone(&self.shared),
+            over,
+            draft.seen,
+            id,
+            draft.owner,
+        ))
     }
 
     /// Make the next segment, so that nobody who opens a record has to wait for it.
@@ -289,7 +381,7 @@ impl Journal {
             over.segment
                 .words
                 .store(over.at + STATE, SHIPPED, Ordering::Release);
-            over.segment.dirty.store(true, Ordering::Release);
+            over.segment.store();
             self.shared.release(&over.segment);
         }
     }
@@ -342,24 +434,41 @@ impl Journal {
         Ok(segments_in(&self.shared.settings.folder)?.len() as u64 * SEGMENT_BYTES)
     }
 
-    /// Write what was stored since the last time to the disk, but for records that are in the ledger by now.
+    /// With [`Sync::Called`]: write what was stored since the last time to the disk, but for records that are in the
+    /// ledger by now. With [`Sync::Always`] that is done; after a failure the disk is asked whether it works again.
     ///
     /// # Errors
-    /// Where that fails, or has failed since.
+    /// Where that fails, or a sync has failed since the last time.
     pub fn sync(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        let done = match shared.settings.sync {
+            Sync::Never => Ok(()),
+            Sync::Called => self.sync_all(),
+            Sync::Always if self.is_failing() => shared.probe(),
+            Sync::Always => Ok(()),
+        };
+        let untold = lock(&shared.unsynced).untold.take();
+        done?;
+        untold.map_or(Ok(()), Err)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
         let files = lock(&self.shared.files);
         let mut segments: Vec<_> = files.retired.clone();
         segments.extend(files.current.clone());
         drop(files);
-        for segment in segments {
-            segment.sync()?;
+        let mut done = Ok(());
+        // One that failed is left as it is: what is in it comes to the ledger all the same, or is lost with a machine.
+        for segment in segments.iter().filter(|segment| !segment.has_failed()) {
+            done = done.and(self.shared.sync(segment));
         }
-        if self.shared.sync_failed.swap(false, Ordering::AcqRel) {
-            return Err(io::Error::other(
-                "what was stored could not be written to the disk",
-            ));
-        }
-        Ok(())
+        self.shared.note(done)
+    }
+
+    /// Whether the last sync failed.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.shared.is_failing.load(Ordering::Acquire)
     }
 
     /// The oldest segment that a dead process has left in the folder and that nobody has taken, locked for this one.

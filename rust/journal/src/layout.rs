@@ -3,7 +3,12 @@
 //! A record begins with a tag that tells its length, a checksum of what it was opened with, and its state. The opening
 //! part follows, whose length depends on its texts; then what is seen while the request runs, and what closes it, which
 //! always take the same room. The tag is stored last when a record is opened, and the state last when it is closed.
+//!
+//! Segments are used again, and a power cut may leave some of their pages as they were before. So whatever follows the
+//! opening part says whose it is: numbers carry bits that are made of the record's id, and checksums begin with bits of
+//! it. What says that it is another record's is not read.
 
+use crate::owner::Owner;
 use crate::packed::{Packing, Unpacking, WORD, word, words};
 use crate::record::{
     Attempt, CLOSING_TEXTS, Closing, ClosingTexts, Counts, Ending, LONGEST_CLOSING_TEXT,
@@ -12,9 +17,11 @@ use crate::record::{
 
 /// The first words of a segment are its own.
 pub(crate) const FIRST: usize = 8;
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"SGJRNL01");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"SGJRNL02");
 
-const TAG: u64 = 0x5347_5245 << 32;
+const TAG: u64 = 0x5347_5246 << 32;
+/// Of a record that an earlier version has left: nothing in it says whose it is.
+const UNMARKED_TAG: u64 = 0x5347_5245 << 32;
 const TAG_MASK: u64 = 0xffff_ffff_0000_0000;
 
 /// Words of a record before its opening part.
@@ -25,7 +32,8 @@ const OPENING: usize = 2 + Opening::COUNT + 1;
 const MOST_OPENING_TEXT: usize = (OPENING_TEXTS.len() * (2 + LONGEST_OPENING_TEXT)).div_ceil(WORD);
 
 // What is seen, counted from its first word.
-const VERSION: usize = 0;
+/// 0 while nothing is known of the usage; else [`IS_USED`] and its checksum.
+const USED: usize = 0;
 pub(crate) const ATTEMPTS: usize = 1;
 pub(crate) const TOKENS: usize = 2;
 pub(crate) const BYTES: usize = 3;
@@ -35,6 +43,7 @@ const USAGE: usize = 6;
 const MOVED: usize = USAGE + Counts::COUNT;
 const MOVED_WORDS: usize = 32;
 const SEEN: usize = MOVED + 1 + MOVED_WORDS;
+const IS_USED: u64 = 1 << 32;
 
 /// Numbers, usage, and how many bytes of texts and attempts follow.
 const CLOSING: usize = Closing::COUNT + Counts::COUNT + 1;
@@ -61,9 +70,11 @@ pub(crate) struct Draft {
     /// Where the words of what is seen begin.
     pub(crate) seen: usize,
     pub(crate) length: usize,
+    pub(crate) owner: Owner,
 }
 
-pub(crate) fn draft(id: u128, opening: &Opening, texts: &OpeningTexts<'_>) -> Draft {
+/// `attempts`: how many upstreams have heard of it, as far as a power cut right now is concerned.
+pub(crate) fn draft(id: u128, opening: &Opening, texts: &OpeningTexts<'_>, attempts: u64) -> Draft {
     // In bytes, counted from behind the tag.
     const OPENED: usize = (HEAD - 1) * WORD;
     const COUNT: usize = OPENED + (OPENING - 1) * WORD;
@@ -82,30 +93,36 @@ pub(crate) fn draft(id: u128, opening: &Opening, texts: &OpeningTexts<'_>) -> Dr
     let crc = crc32fast::hash(packing.0.get(OPENED..).unwrap_or_default());
     packing.put(0, crc.into());
     let seen = 1 + packing.0.len() / WORD;
-    packing.numbers(&[0; FIRST_TOKEN]);
-    packing.numbers(&[UNKNOWN, 0]);
-    packing.numbers(&[UNKNOWN; Counts::COUNT]);
+    let owner = Owner::of(Some(id));
+    packing.numbers(&[0; MOVED + 1]);
+    packing.put((seen - 1 + ATTEMPTS) * WORD, owner.mark(ATTEMPTS, attempts));
     let length = seen + SEEN + CLOSING + CLOSING_TEXT;
     Draft {
         tag: TAG | length as u64,
         bytes: packing.0,
         seen,
         length,
+        owner,
     }
 }
 
-/// The words that usage is stored as, from the returned word on, after the version, which is odd meanwhile.
-pub(crate) fn used(usage: &Counts, whole: bool) -> (usize, [u64; 1 + Counts::COUNT]) {
+/// The words that usage is stored as, from the returned word on, and what is stored in [`USED_WORD`] after them.
+pub(crate) fn used(
+    owner: Owner,
+    usage: &Counts,
+    whole: bool,
+) -> (usize, [u64; 1 + Counts::COUNT], u64) {
     let mut words = [u64::from(whole); 1 + Counts::COUNT];
     words[1..].copy_from_slice(&usage.words());
-    (WHOLE, words)
+    let crc = owner.checksum_of_words(&words);
+    (WHOLE, words, IS_USED | u64::from(crc))
 }
 
-pub(crate) const VERSION_WORD: usize = VERSION;
+pub(crate) const USED_WORD: usize = USED;
 pub(crate) const MOVED_WORD: usize = MOVED;
 
 /// A change of deployment: its first word, which is stored last, and what follows that.
-pub(crate) fn moved(upstream: &str, model: &str) -> (u64, Vec<u8>) {
+pub(crate) fn moved(owner: Owner, upstream: &str, model: &str) -> (u64, Vec<u8>) {
     // Half of the room each.
     let longest = MOVED_WORDS * WORD / 2 - 2;
     let mut packing = Packing::with_capacity(MOVED_WORDS * WORD);
@@ -113,12 +130,13 @@ pub(crate) fn moved(upstream: &str, model: &str) -> (u64, Vec<u8>) {
     packing.text(Some(model), longest);
     packing.fill();
     let words = (packing.0.len() / WORD) as u64;
-    let first = (words << 32) | u64::from(crc32fast::hash(&packing.0));
+    let first = (words << 32) | u64::from(owner.checksum(&packing.0));
     (first, packing.0)
 }
 
 /// What closes a record, from the returned word after what is seen on, and its state.
 pub(crate) fn closing(
+    owner: Owner,
     numbers: &Closing,
     usage: &Counts,
     texts: &ClosingTexts<'_>,
@@ -148,7 +166,7 @@ pub(crate) fn closing(
     packing.0.truncate(fitting);
     packing.put(TEXT - WORD, (fitting - TEXT) as u64);
     packing.fill();
-    let state = CLOSED | u64::from(crc32fast::hash(&packing.0));
+    let state = CLOSED | u64::from(owner.checksum(&packing.0));
     (SEEN, packing.0, state)
 }
 
@@ -159,7 +177,7 @@ pub(crate) fn is_finished(state: u64) -> bool {
 
 /// Words of the record that begins with this tag; none where it is no tag.
 pub(crate) fn length(tag: u64) -> Option<usize> {
-    if tag & TAG_MASK != TAG {
+    if !matches!(tag & TAG_MASK, TAG | UNMARKED_TAG) {
         return None;
     }
     let length = usize::try_from(tag & !TAG_MASK).ok()?;
@@ -200,55 +218,73 @@ pub(crate) fn read_record(record: &[u8], length: usize) -> Option<Option<Row>> {
     if is_finished(state) {
         return Some(None);
     }
+    let id = (u128::from(word(opening, 0)?) << 64) | u128::from(word(opening, 1)?);
+    let marked = word(record, 0)? & TAG_MASK == TAG;
+    let owner = Owner::of(marked.then_some(id));
     let closed = (state & STATE_MASK == CLOSED)
-        .then(|| read_closing(record.get((seen_at + SEEN) * WORD..)?, state & !STATE_MASK))
+        .then(|| {
+            let part = record.get((seen_at + SEEN) * WORD..)?;
+            read_closing(owner, part, state & !STATE_MASK)
+        })
         .flatten();
     Some(Some(Row {
-        id: (u128::from(word(opening, 0)?) << 64) | u128::from(word(opening, 1)?),
+        id,
         opening: Opening::read(words(opening, 2, 2 + Opening::COUNT)?),
         texts: Unpacking(opening.get(OPENING * WORD..)?).texts(OPENING_TEXTS.len())?,
         ending: match closed {
             Some(closed) => closed,
-            None => Ending::Interrupted(read_seen(words(record, seen_at, seen_at + SEEN)?)?),
+            None => Ending::Interrupted(read_seen(owner, words(record, seen_at, seen_at + SEEN)?)?),
         },
     }))
 }
 
-fn read_seen(seen: &[u8]) -> Option<Seen> {
-    let version = word(seen, VERSION)?;
-    // An odd one was being written.
-    let usage = (version > 0 && version % 2 == 0)
+fn read_seen(owner: Owner, seen: &[u8]) -> Option<Seen> {
+    let number = |at| Some(owner.unmark(at, word(seen, at)?));
+    let used = word(seen, USED)?;
+    let is_used = if owner.is_known() {
+        used == IS_USED | u64::from(owner.checksum(words(seen, WHOLE, MOVED)?))
+    } else {
+        // A version; an odd one was being written.
+        used > 0 && used % 2 == 0
+    };
+    let usage = is_used
         .then(|| words(seen, USAGE, MOVED).map(Counts::read))
         .flatten();
     Some(Seen {
-        attempts: word(seen, ATTEMPTS)?,
-        token_events: word(seen, TOKENS)?,
-        bytes_in: word(seen, BYTES)?,
-        first_token: word(seen, FIRST_TOKEN).filter(|at| *at != UNKNOWN),
+        attempts: number(ATTEMPTS)?.unwrap_or_default(),
+        token_events: number(TOKENS)?.unwrap_or_default(),
+        bytes_in: number(BYTES)?.unwrap_or_default(),
+        first_token: number(FIRST_TOKEN)?,
         whole: usage.is_some() && word(seen, WHOLE)? == 1,
         usage,
-        moved: read_moved(seen.get(MOVED * WORD..)?),
+        moved: read_moved(owner, seen.get(MOVED * WORD..)?),
     })
 }
 
-fn read_moved(moved: &[u8]) -> Option<(Box<str>, Box<str>)> {
+/// Whether a copy of a record was made while its usage changed. `seen`: where what is seen begins in it.
+pub(crate) fn is_torn(record: &[u8], seen: usize, row: &Row) -> bool {
+    let used = word(record, seen + USED).unwrap_or_default();
+    used != 0 && matches!(&row.ending, Ending::Interrupted(seen) if seen.usage.is_none())
+}
+
+fn read_moved(owner: Owner, moved: &[u8]) -> Option<(Box<str>, Box<str>)> {
     let first = word(moved, 0)?;
     let count = usize::try_from(first >> 32).ok()?;
     let bytes = words(moved, 1, count.checked_add(1)?)?;
-    if count == 0 || u64::from(crc32fast::hash(bytes)) != first & 0xffff_ffff {
+    if count == 0 || u64::from(owner.checksum(bytes)) != first & 0xffff_ffff {
         return None;
     }
     let mut reading = Unpacking(bytes);
     Some((reading.text()??.into(), reading.text()??.into()))
 }
 
-fn read_closing(bytes: &[u8], crc: u64) -> Option<Ending> {
+fn read_closing(owner: Owner, bytes: &[u8], crc: u64) -> Option<Ending> {
     let length = usize::try_from(word(bytes, CLOSING - 1)?).ok()?;
     if length > CLOSING_TEXT * WORD {
         return None;
     }
     let part = words(bytes, 0, CLOSING + length.div_ceil(WORD))?;
-    if u64::from(crc32fast::hash(part)) != crc {
+    if u64::from(owner.checksum(part)) != crc {
         return None;
     }
     let mut reading = Unpacking(part.get(CLOSING * WORD..)?.get(..length)?);

@@ -15,8 +15,9 @@
 //! | --- | --- |
 //! | `record`, `texts` | what a record holds |
 //! | `layout`, `packed` | where it is in a segment; nothing else knows |
+//! | `owner` | whose the words of a record are, where pages of an earlier use are between them |
 //! | `map` | a mapped file: the only unsafe code |
-//! | `segment` | files, their locks and their names |
+//! | `segment`, `sync` | files, their locks and their names; writing them to the disk |
 //! | `journal`, `entry` | one process's journal, and one request's entry in it |
 //! | `live` | the records that are open, for whoever looks on |
 //! | `ledger`, `sums` | rows of the ledger, made of records, and their sums |
@@ -27,19 +28,22 @@ mod layout;
 pub mod ledger;
 mod live;
 mod map;
+mod owner;
 mod packed;
 mod record;
 mod segment;
 pub mod sums;
+mod sync;
 mod texts;
 
 pub use entry::Entry;
-pub use journal::{Abandoned, Batch, Full, Journal, Settings, Sync, abandoned_in};
+pub use journal::{Abandoned, Batch, Full, Journal, Settings, abandoned_in};
 pub use record::{
     Attempt, CLOSING_TEXTS, Closing, ClosingTexts, Counts, Ending, LONGEST_CLOSING_TEXT,
     LONGEST_OPENING_TEXT, OPENING_TEXTS, Opening, OpeningTexts, Row, Seen,
 };
 pub use segment::SEGMENT_BYTES;
+pub use sync::{OnSync, Sync};
 pub use texts::Texts;
 
 /// The records in a segment's bytes that are not in the ledger yet. Any bytes have some, or none.

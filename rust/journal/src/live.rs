@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::layout::{self, FIRST, STATE, VERSION_WORD};
+use crate::layout::{self, FIRST, STATE};
 use crate::map::Words;
-use crate::packed::{WORD, word};
+use crate::packed::word;
 use crate::record::Row;
 
 /// How often a record is read that changes while it is.
@@ -49,23 +49,22 @@ pub(crate) fn finished_until(words: &Words, from: usize, end: usize) -> usize {
 }
 
 fn read(words: &Words, at: usize, length: usize) -> Option<Row> {
-    let mut copy = Vec::new();
+    let mut row = None;
     for _ in 0..TRIES {
-        copy = words.copy(at, length);
+        let copy = words.copy(at, length);
         fence(Ordering::Acquire);
-        let seen = layout::seen_at(&copy)?;
-        let watched = [STATE, seen + VERSION_WORD];
-        if watched
-            .iter()
-            .all(|place| word(&copy, *place) == Some(words.load(at + place, Ordering::Acquire)))
-        {
-            return open_row(&copy);
+        if words.load(at + STATE, Ordering::Acquire) != 0 {
+            return None;
+        }
+        let found = open_row(&copy)?;
+        let torn = layout::is_torn(&copy, layout::seen_at(&copy)?, &found);
+        row = Some(found);
+        if !torn {
+            break;
         }
     }
-    // Its usage never stood still, and is not said then: an odd version is one that is being written.
-    let seen = layout::seen_at(&copy)?;
-    *copy.get_mut((seen + VERSION_WORD) * WORD)? |= 1;
-    open_row(&copy)
+    // Where its usage never stood still it is not said.
+    row
 }
 
 fn open_row(copy: &[u8]) -> Option<Row> {
@@ -90,7 +89,7 @@ mod tests {
         let mut at = FIRST;
         let mut places = Vec::new();
         for id in 0..4 {
-            let draft = draft(id, &Opening::default(), &[None; OPENING_TEXTS.len()]);
+            let draft = draft(id, &Opening::default(), &[None; OPENING_TEXTS.len()], 0);
             words.store_all(at + 1, &draft.bytes);
             words.store(at, draft.tag, Ordering::Release);
             places.push(at);

@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::layout::{FIRST, MAGIC, telling};
 use crate::live::{finished_until, records};
 use crate::map::Words;
+use crate::sync::OnSync;
 
 /// Bytes of a segment.
 pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
@@ -20,6 +22,14 @@ pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 const ENDING: &str = "journal";
 /// Of a file that nobody has locked yet.
 const NEW: &str = "new";
+
+#[derive(Default)]
+struct Synced {
+    /// What was stored up to this time of storing is on the disk.
+    stored: u64,
+    /// What could not be written is not tried again: the kernel counts such a page as written (`fsync(2)`, "Errors").
+    failed: bool,
+}
 
 /// A segment of this process.
 pub(crate) struct Segment {
@@ -33,8 +43,10 @@ pub(crate) struct Segment {
     pub(crate) live: AtomicUsize,
     /// No more records are opened in it.
     pub(crate) retired: AtomicBool,
-    /// Something was stored since it was last written to the disk.
-    pub(crate) dirty: AtomicBool,
+    /// How often something was stored in it.
+    stored: AtomicU64,
+    /// How much of that is on the disk; held by whoever writes it there.
+    synced: Mutex<Synced>,
     /// Nothing in front of this word is to be put into the ledger any more, as far as anybody has looked.
     finished: AtomicUsize,
 }
@@ -59,6 +71,7 @@ impl Segment {
             .mode(0o600)
             .open(new)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        write_in_place(&file);
         match fallocate(&file, FallocateFlags::empty(), 0, SEGMENT_BYTES) {
             Ok(()) => {}
             // A file system that cannot: what is written takes the room just as well.
@@ -77,7 +90,8 @@ impl Segment {
             next: AtomicUsize::new(FIRST),
             live: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
-            dirty: AtomicBool::new(true),
+            stored: AtomicU64::new(1),
+            synced: Mutex::default(),
             finished: AtomicUsize::new(FIRST),
         })
     }
@@ -111,25 +125,72 @@ impl Segment {
         Some(at)
     }
 
-    /// Write it to the disk, if anything was stored since the last time: from the first record on that is not in the
-    /// ledger. Those before it would be most of what is written, each page for nothing.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        if !self.dirty.swap(false, Ordering::AcqRel) {
+    /// Something was stored.
+    pub(crate) fn store(&self) {
+        self.stored.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether something in it could not be written to the disk: nothing in it can be relied upon there any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.synced().failed
+    }
+
+    fn synced(&self) -> MutexGuard<'_, Synced> {
+        // A panic while it was held cannot leave it inconsistent: every change is a plain assignment.
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Have all on the disk that has been stored by now: from the first record on that is not in the ledger. Those
+    /// before it would be most of what is written, each page for nothing.
+    ///
+    /// Whoever comes while another writes waits for that, and then for the next writing, which covers what all of them
+    /// have stored.
+    pub(crate) fn sync(&self, on_sync: &OnSync) -> io::Result<()> {
+        let mine = self.stored.load(Ordering::Acquire);
+        let mut synced = self.synced();
+        if synced.failed {
+            return Err(io::Error::other("an earlier sync of this file has failed"));
+        }
+        if synced.stored >= mine {
             return Ok(());
         }
+        let stored = self.stored.load(Ordering::Acquire);
         let end = self.next.load(Ordering::Acquire);
         let first = finished_until(&self.words, self.finished.load(Ordering::Acquire), end);
         self.finished.store(first, Ordering::Release);
-        if first >= end {
-            return Ok(());
+        if first < end {
+            let done = on_sync.call().and_then(|()| self.words.flush(first, end));
+            synced.failed = done.is_err();
+            done?;
         }
-        let synced = self.words.flush(first, end);
-        if synced.is_err() {
-            self.dirty.store(true, Ordering::Release);
-        }
-        synced
+        synced.stored = stored;
+        Ok(())
+    }
+
+    /// Whether the disk takes anything of it, by writing its first page.
+    pub(crate) fn probe(&self, on_sync: &OnSync) -> io::Result<()> {
+        let mut synced = self.synced();
+        self.words.store(0, MAGIC, Ordering::Release);
+        let done = on_sync.call().and_then(|()| self.words.flush(0, FIRST));
+        synced.failed |= done.is_err();
+        done
     }
 }
+
+/// Btrfs writes what is changed to another place, for which a full disk has none: the process would be ended by
+/// SIGBUS. A file that is empty can be told to stay where it is (`ioctl_iflags(2)`, `FS_NOCOW_FL`). Other file systems
+/// refuse, or have no use for it.
+#[cfg(target_os = "linux")]
+fn write_in_place(file: &File) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+    if let Ok(flags) = ioctl_getflags(file) {
+        let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn write_in_place(_: &File) {}
 
 fn write_zeros(mut file: &File) -> io::Result<()> {
     let mut zeros = io::repeat(0).take(SEGMENT_BYTES);

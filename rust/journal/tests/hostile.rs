@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use sluicegate_journal::{Ending, Row, read_segment};
+use sluicegate_journal::{Ending, Row, Seen, read_segment};
 use support::{CLOSING, closing, journal, opening, texts, tries, usage};
 
 /// The part of a segment that holds some records of each kind.
@@ -50,11 +50,12 @@ proptest! {
 
     #[test]
     fn any_words_after_a_tag_can_be_read(
+        tag in prop_oneof![Just(0x5347_5245_u64), Just(0x5347_5246)],
         length in any::<u16>(),
         words in proptest::collection::vec(prop_oneof![0..64_u64, any::<u64>()], 8..600),
     ) {
         let mut all = vec![0; 8];
-        all.push((0x5347_5245 << 32) | u64::from(length));
+        all.push((tag << 32) | u64::from(length));
         all.extend(words);
         let bytes: Vec<u8> = all.iter().flat_map(|word| word.to_le_bytes()).collect();
         let _ = read_segment(&bytes);
@@ -98,4 +99,31 @@ fn what_a_power_cut_takes_from_the_middle_costs_no_more_than_that() {
         let rows = read_segment(&bytes);
         assert!(rows.len() >= 2, "{} rows without page {page}", rows.len());
     }
+}
+
+/// Bytes that a version wrote whose records did not say whose their parts are.
+#[test]
+fn what_an_earlier_version_has_left_is_read() {
+    let rows = read_segment(include_bytes!("support/earlier.journal"));
+    let ids: Vec<_> = rows.iter().map(|row| row.texts.get(0)).collect();
+    assert_eq!(ids, [Some("closed"), Some("open")]);
+    let Ending::Closed {
+        numbers,
+        usage: used,
+        ..
+    } = &rows[0].ending
+    else {
+        unreachable!("it was closed")
+    };
+    assert_eq!((*numbers, *used), (closing(200), usage(40)));
+    let seen = Seen {
+        attempts: 2,
+        token_events: 7,
+        bytes_in: 700,
+        first_token: Some(12),
+        usage: Some(usage(40)),
+        whole: false,
+        moved: Some(("gpu-b".into(), "other".into())),
+    };
+    assert_eq!(rows[1].ending, Ending::Interrupted(seen));
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sluicegate_journal::{
-    Attempt, Closing, ClosingTexts, Counts, Ending, Journal, Opening, OpeningTexts, Row,
+    Attempt, Closing, ClosingTexts, Counts, Ending, Journal, OnSync, Opening, OpeningTexts, Row,
     SEGMENT_BYTES, Settings, Sync, abandoned_in,
 };
 
@@ -17,6 +17,7 @@ pub fn settings(folder: &Path) -> Settings {
         folder: folder.to_owned(),
         bytes: 16 * SEGMENT_BYTES,
         sync: Sync::Never,
+        on_sync: OnSync::default(),
     }
 }
 
