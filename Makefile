@@ -9,7 +9,8 @@
 # matrix  each client API over each upstream API with each kind of reply, as a table; writes docs/matrix.md
 # real-…  a real server, installed below .real, behind the gateway, checked; writes its row of docs/upstreams.md:
 #         real-llama-cpp real-vllm real-transformers real-llama-cpp-python real-llms-py real-guidellm
-# crash   a hundred gateways killed under load: the ledger agrees with the upstream's own book
+# crash   a hundred gateways killed under load, and a hundred whose machines lose power: the ledger agrees with the
+#         upstream's own book
 # check   formatting and simple lints (lint: only these), clippy, types, the stub
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds

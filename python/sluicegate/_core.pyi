@@ -65,6 +65,7 @@ __all__ = [
     "ServerSentEvent",
     "Tariff",
     "Tls",
+    "Unrecorded",
     "Upstream",
     "Usage",
     "UsageMeter",
@@ -1174,12 +1175,18 @@ class Ended:
         """
 
 @final
+class Unrecorded:
+    """Requests that were refused or left before anybody decided about them, while too many events waited."""
+
+    requests: Final[int]
+
+@final
 class Died:
     """An engine thread has ended, or panicked outside of an exchange: the process must end with an error."""
 
     message: Final[str]
 
-_Event = Arrived | Failed | FirstOutput | PriceAsked | Ended | Died
+_Event = Arrived | Failed | FirstOutput | PriceAsked | Ended | Unrecorded | Died
 
 @final
 class Decisions:

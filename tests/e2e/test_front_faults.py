@@ -79,3 +79,30 @@ async def _ask_for_nothing(gateway: GatewayProcess) -> None:
             await asyncio.wait_for(gateway.client.get("/healthz"), 2)
         except (httpx.TransportError, TimeoutError):
             return
+
+
+async def test_what_nobody_waits_for_is_dropped_and_counts_while_nothing_is_decided(
+    config: dict[str, Any], tmp_path: Path, upstream: ScriptedUpstream
+) -> None:
+    """Clients leave while the thread that decides stands still: as long as the ends of their requests wait
+    to be taken, others are refused.
+    """
+    most = 20
+    config = {**config, "server": {**config.get("server", {}), "bounds": {"requests": most}}}
+    gateway = await faulty_gateway(config, tmp_path)
+    try:
+        await gateway.tell("decide-late 8")
+        await gateway.wait_line(event="decides_late")
+        async with httpx.AsyncClient(base_url=gateway.base_url, timeout=2.0) as client:
+            asking = (client.post("/v1/chat/completions", json=CHAT) for _ in range(most))
+            left = await asyncio.gather(*asking, return_exceptions=True)
+        assert all(isinstance(error, httpx.TimeoutException) for error in left)
+        refused = await gateway.client.post("/v1/chat/completions", json=CHAT)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+        await gateway.wait_request(most, status=499)
+        await gateway.wait_request(status=503)
+        served = await gateway.client.post("/v1/chat/completions", json=CHAT)
+        assert served.status_code == 200
+    finally:
+        await gateway.kill()
+    assert len(upstream.requests) == 1

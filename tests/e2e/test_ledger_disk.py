@@ -44,7 +44,7 @@ async def test_with_always_a_request_that_cannot_be_written_down_is_refused(tmp_
             line = await gateway.wait_line(event="journal_failed")
             assert "Input/output error" in line["reason"]
             found = await gateway.metrics()
-            assert found.value("sluicegate_ledger_sync_failures_total") >= REQUESTS
+            assert (found.value("sluicegate_ledger_sync_failures_total") or 0) >= REQUESTS
             ready = await gateway.client.get("/readyz")
             assert (ready.status_code, ready.json()) == (503, {"status": "refusing", "ledger": "not_synced"})
 
@@ -91,7 +91,7 @@ async def test_with_second_it_is_told_of_and_everybody_is_served(tmp_path: Path)
             running = asyncio.ensure_future(gateway.client.post("/v1/chat/completions", json=asking))
             await gateway.wait_line(event="journal_failed")
             await gateway.wait_metrics(
-                lambda found: found.value("sluicegate_ledger_sync_failures_total") >= 1
+                lambda found: bool(found.value("sluicegate_ledger_sync_failures_total"))
             )
             assert await asked(gateway, "served") == 200
             disk.mend()

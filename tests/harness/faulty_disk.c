@@ -30,11 +30,11 @@ void *mmap64(void *at, size_t length, int protection, int flags, int file, off_t
     void *start = real(at, length, protection, flags, file, offset);
     if (start != MAP_FAILED && (flags & MAP_SHARED) && file >= 0 && fstat(file, &about) == 0) {
         pthread_mutex_lock(&lock);
-        if (count < MOST) {
-            maps[count].start = start;
-            maps[count].length = length;
-            maps[count++].inode = about.st_ino;
-        }
+        if (count == MOST)
+            abort();
+        maps[count].start = start;
+        maps[count].length = length;
+        maps[count++].inode = about.st_ino;
         pthread_mutex_unlock(&lock);
     }
     return start;

@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sluicegate._core import Arrived, Died, Ended, Failed, FirstOutput, Lease, PriceAsked, ResponsesRequest
+from sluicegate._core import (
+    Arrived,
+    Died,
+    Ended,
+    Failed,
+    FirstOutput,
+    Lease,
+    PriceAsked,
+    ResponsesRequest,
+    Unrecorded,
+)
 from sluicegate.admission import ANYONE, Later
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.accounts import LedgerFull, LedgerNotSynced, estimated_input, open_entry
@@ -405,6 +415,10 @@ class Decider:
         if call.lease is not None:
             event.settle(call.lease)
 
+    def _unrecorded(self, event: Unrecorded) -> None:
+        self._state.metrics.unrecorded(event.requests)
+        self._state.log.warning("requests_not_recorded", requests=event.requests)
+
     def _end_process(self, event: Died) -> None:
         self._died(event.message)
 
@@ -440,5 +454,6 @@ _HANDLERS: dict[str, Callable[[Decider, Any], None]] = {
     "FirstOutput": Decider._first_output,
     "PriceAsked": Decider._price_asked,
     "Ended": Decider._ended,
+    "Unrecorded": Decider._unrecorded,
     "Died": Decider._end_process,
 }

@@ -126,6 +126,7 @@ class Metrics(Collector):
         self._streams: dict[str, int] = {}
         self._dropped = 0
         self._wrong_admin_tokens = 0
+        self._unrecorded = 0
         # The deciding thread and the event loop record; while a scrape reads a number it does not change.
         self._lock = Lock()
 
@@ -198,6 +199,10 @@ class Metrics(Collector):
         """`total` log lines were lost so far."""
         self._dropped = total
 
+    def unrecorded(self, requests: int) -> None:
+        """So many more were refused that nothing else is known of. On the thread that decides."""
+        self._unrecorded += requests
+
     def wrong_admin_token(self) -> None:
         """The admin API was asked with a token that is none. On the event loop."""
         self._wrong_admin_tokens += 1
@@ -240,6 +245,11 @@ class Metrics(Collector):
             "sluicegate_admin_wrong_tokens",
             "Wrong tokens that the admin API was sent.",
             value=self._wrong_admin_tokens,
+        )
+        yield CounterMetricFamily(
+            "sluicegate_requests_unrecorded",
+            "Requests that were refused while decisions were far behind, of which nothing else is known.",
+            value=self._unrecorded,
         )
         streams = GaugeMetricFamily("sluicegate_active_streams", "Streams under way.", labels=("model",))
         for model, count in [*self._streams.items()]:

@@ -446,6 +446,12 @@ impl PyEnded {
     }
 }
 
+#[pyclass(name = "Unrecorded", module = "sluicegate._core", frozen)]
+pub(crate) struct PyUnrecorded {
+    #[pyo3(get)]
+    requests: u64,
+}
+
 #[pyclass(name = "Died", module = "sluicegate._core", frozen)]
 pub(crate) struct PyDied {
     #[pyo3(get)]
@@ -506,6 +512,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
                 kept,
                 request,
                 tally,
+                ..
             } = *ended;
             let ended = PyEnded {
                 about,
@@ -519,6 +526,7 @@ fn py_event(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             };
             Py::new(py, ended)?.into_any()
         }
+        Event::Unrecorded(requests) => Py::new(py, PyUnrecorded { requests })?.into_any(),
         Event::Died(message) => Py::new(py, PyDied { message })?.into_any(),
     })
 }

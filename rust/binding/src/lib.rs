@@ -49,6 +49,7 @@ mod _core {
     #[pymodule_export]
     use super::decisions::{
         PyArrived, PyDecisions, PyDied, PyEnded, PyFailed, PyFirstOutput, PyPriceAsked,
+        PyUnrecorded,
     };
     #[pymodule_export]
     use super::errors::messages_error_type;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::asked::AskedRequest;
 use crate::bounds::Limits;
-use crate::decisions::{Arrived, Decision, Event, Forward};
+use crate::decisions::{Arrived, Decision, Forward};
 use crate::endpoint::{Endpoint, Target};
 use crate::facts::Facts;
 use crate::head;
@@ -68,15 +68,18 @@ impl Arrival {
         let request = self.request.as_ref().ok();
         self.report.model = request.and_then(|request| request.model().map(Into::into));
         let decisions = Arc::clone(self.report.decisions());
-        let arrived = Event::Arrived(Arrived {
+        self.report.arrive(Arrived {
             about: Arc::clone(&self.report.about),
             size: self.size,
             request: self.request.clone(),
             facts: std::mem::take(&mut self.facts),
             answer,
         });
-        decisions.push(arrived);
-        match decided(answered, decisions.patience(), engine).await {
+        let decision = decided(answered, decisions.patience(), engine).await;
+        if decision.is_ok() {
+            self.report.decided();
+        }
+        match decision {
             Ok(Decision::Forward(forward)) => self.forward(forward, active, patience),
             Ok(Decision::Reply(reply)) => {
                 self.report.refused(reply.status, None, reply.body.len());

@@ -25,6 +25,7 @@ use crate::endpoint::Endpoint;
 use crate::facts::Facts;
 use crate::notice::Notice;
 use crate::refusal::{Form, Refusal};
+use crate::report::Entered;
 
 /// What is to be decided, or to be known.
 // In place: to free a box on another thread than the one that made it costs more than to move what is in it.
@@ -38,8 +39,12 @@ pub enum Event {
     FirstOutput(u64),
     /// A usage object is to be priced by a policy of the user's own.
     Price(PriceAsked),
-    /// A request is over. The last event of its ticket, and the only one that each ticket has.
+    /// A request is over. The last event of its ticket, and the only one that each ticket has, unless it is among the
+    /// unrecorded ones.
     Ended(Box<Ended>),
+    /// So many requests were refused, or left by their clients, before they came this far, while too many events
+    /// waited: nothing else is known of them.
+    Unrecorded(u64),
     /// An engine thread ended although it was not asked to.
     Died(String),
 }
@@ -148,6 +153,8 @@ pub struct Ended {
     pub request: Option<RequestCopy>,
     /// Who keeps its account, where that cannot be closed before its price is said.
     pub tally: Option<Box<dyn Tally>>,
+    /// It counts as a request as long as it waits here.
+    pub(crate) entered: Option<Entered>,
 }
 
 /// A request that is kept for as long as its reply is copied. It takes the room of a copy until it is dropped.
@@ -161,6 +168,10 @@ pub struct RequestCopy {
 #[derive(Default)]
 struct Queue {
     events: Vec<Event>,
+    /// How many have been taken since the beginning.
+    taken: u64,
+    /// See [`Event::Unrecorded`].
+    unrecorded: u64,
     /// How many of the events need no answer.
     later: usize,
     /// One of the events is waited for, or the delay of those that need no answer has passed.
@@ -182,6 +193,11 @@ impl Queue {
         self.woken = false;
         self.due = false;
         self.later = 0;
+        self.taken += self.events.len() as u64;
+        let unrecorded = std::mem::take(&mut self.unrecorded);
+        if unrecorded > 0 {
+            self.events.push(Event::Unrecorded(unrecorded));
+        }
         std::mem::take(&mut self.events)
     }
 }
@@ -191,6 +207,10 @@ const LATER: Duration = Duration::from_millis(10);
 
 /// So many ends of requests wake the deciding thread at once.
 const WAKE_AT: usize = 64;
+
+/// Where more events wait, requests that have not come this far are counted only: nothing else bounds how many of them
+/// are refused while the deciding thread stands still.
+const MOST_RECORDED: usize = 1 << 15;
 
 /// The queue.
 pub struct Decisions {
@@ -229,10 +249,48 @@ impl Decisions {
 
     /// Add an event, and tell of it now. Never blocks.
     pub fn push(&self, event: Event) {
+        self.number(event);
+    }
+
+    /// The same; the number by which it can be [replaced](Self::replace).
+    pub(crate) fn number(&self, event: Event) -> u64 {
         let mut queue = self.lock();
+        let number = queue.taken + queue.events.len() as u64;
         queue.events.push(event);
         queue.due = true;
         self.tell_of(queue);
+        number
+    }
+
+    /// Put the end of a request in place of its arrival, which has the `number`: what nobody waits for need not be
+    /// decided.
+    ///
+    /// # Errors
+    /// Where its arrival has been taken. It gives the end back.
+    pub(crate) fn replace(&self, number: u64, ended: Box<Ended>) -> Result<(), Box<Ended>> {
+        let mut queue = self.lock();
+        let place = number.checked_sub(queue.taken).map(usize::try_from);
+        let Some(Ok(place)) = place else {
+            return Err(ended);
+        };
+        let Some(place) = queue.events.get_mut(place) else {
+            return Err(ended);
+        };
+        let arrived = std::mem::replace(place, Event::Ended(ended));
+        drop(queue);
+        // To free megabytes takes its time.
+        drop(arrived);
+        Ok(())
+    }
+
+    /// Whether the end of a request that has not arrived can be recorded; else it is counted.
+    pub(crate) fn records(&self) -> bool {
+        let mut queue = self.lock();
+        let records = queue.events.len() < MOST_RECORDED;
+        if !records {
+            queue.unrecorded += 1;
+        }
+        records
     }
 
     /// Add an event that needs no answer: the deciding thread is woken for it after a short delay, together with

@@ -122,7 +122,10 @@ fn stand() -> Stand {
                     }
                     Event::Ended(ended) => tell.send(ended).unwrap(),
                     Event::Died(message) => panic!("{message}"),
-                    Event::Failed(_) | Event::FirstOutput(_) | Event::Price(_) => {
+                    Event::Failed(_)
+                    | Event::FirstOutput(_)
+                    | Event::Price(_)
+                    | Event::Unrecorded(_) => {
                         panic!("nothing fails here")
                     }
                 }

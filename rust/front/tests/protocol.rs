@@ -283,6 +283,7 @@ impl Decider {
                 assert!(before < Some(known.attempts), "once an attempt");
             }
             Event::Price(_) => panic!("prices are known"),
+            Event::Unrecorded(requests) => panic!("{requests} requests were not recorded"),
             Event::Died(why) => panic!("{why}"),
         }
     }
