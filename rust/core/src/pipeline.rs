@@ -1,6 +1,7 @@
 //! The pipeline of one reply, from the upstream's bytes to the client's: recognises its form, splits it into events,
 //! reads usage, adds the cost.
 
+mod asking;
 mod conversion;
 mod document;
 mod frames;
@@ -73,11 +74,37 @@ impl ReplyPlan {
     }
 }
 
+pub use asking::Asking;
+
 /// Puts a price on usage.
 pub trait Pricer {
     /// Called for each usage object that will reach the client, running totals aside. Returns the members to add to the
     /// object, or None to leave it as it is.
     fn price(&mut self, usage: &Usage) -> Option<Members>;
+
+    /// Whether [`price`](Self::price) can be called now. Where not, the end of a translated reply waits for
+    /// [`Pipeline::end`].
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// For reads in which no price is asked for, as [`Asking`] says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotNow;
+
+impl Pricer for NotNow {
+    fn price(&mut self, _usage: &Usage) -> Option<Members> {
+        debug_assert!(
+            false,
+            "a price is asked for in a read that names no usage object"
+        );
+        None
+    }
+
+    fn is_ready(&self) -> bool {
+        false
+    }
 }
 
 /// Leaves every usage object as it is.
@@ -258,6 +285,20 @@ impl Pipeline {
             Body::Unfolding(unfolding) => unfolding.feed(input, reply, plan, pricer, out),
             Body::Translating(translation) => translation.feed(input, reply, pricer, out),
             Body::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Whether the end of the reply waits for its price.
+    #[must_use]
+    pub fn awaits_price(&self) -> bool {
+        matches!(&self.body, Body::Translating(translation) if translation.awaits_price())
+    }
+
+    /// Say the end of a reply that [waits for its price](Self::awaits_price).
+    pub fn end(&mut self, pricer: &mut dyn Pricer, out: &mut Vec<Bytes>) {
+        if let Body::Translating(translation) = &mut self.body {
+            translation.end_priced(&mut self.reply, pricer, out);
+            self.started |= !out.is_empty();
         }
     }
 

@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use sluicegate_core::api::Api;
-use sluicegate_core::error::Error;
 use sluicegate_core::mode::Mode;
-use sluicegate_core::pipeline::{Pipeline, Pricer, ReplyPlan};
+use sluicegate_core::pipeline::{Asking, Facts, Pipeline, ReplyPlan};
 use sluicegate_core::sse::encode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::asked::Given;
 use crate::deadlines::{Deadlines, Progress};
 use crate::decode::{BodyError, ReplyBody};
-use crate::director::{Attempt, ByRates, Director, Pricing};
+use crate::director::{Attempt, Director, Pricing};
 use crate::engine::Engine;
 use crate::fault::{Fault, FaultKind};
 use crate::gaps::Gaps;
 use crate::headers::{self, Content};
 use crate::keepalive::KeepAlive;
 use crate::leaving::Leaving;
-use crate::offload::{LARGE, offload};
 use crate::reply::Sink;
 use crate::tally::Tally;
 
 mod noting;
+mod passing;
+
+use passing::Step;
 
 /// How much of a reply is held back at most while another upstream could still take over: known preambles are one or
 /// two events that come at once (Azure's filter chunk, `response.created` with the request's tools repeated). Past
@@ -100,6 +100,10 @@ pub(crate) struct Pump {
     blocked: Option<Instant>,
     client_stall: Option<Duration>,
     pricing: Pricing,
+    /// Which reads may have to ask for a price.
+    asking: Asking,
+    /// What was known of the reply when a price was asked for that did not come in time.
+    unpriced: Option<Box<Facts>>,
     /// The director is still to be told of the first output.
     trial: bool,
     /// Bytes that were read since something last came out: what a document, or an event, holds back.
@@ -149,6 +153,8 @@ impl Pump {
             blocked: None,
             client_stall,
             pricing: attempt.pricing.clone(),
+            asking: Asking::default(),
+            unpriced: None,
             trial: attempt.trial,
             held: 0,
             frames: Vec::new(),
@@ -216,7 +222,7 @@ impl Pump {
                 Turn::Closing | Turn::Deadline(_) | Turn::Broken(_)
                     if self.pipeline.facts().done =>
                 {
-                    Some(self.finish(client).await)
+                    Some(self.finish(client, engine).await)
                 }
                 Turn::Closing => Some(self.break_off(FaultKind::Shutdown, client)),
                 Turn::Deadline(kind) => Some(self.break_off(kind, client)),
@@ -232,8 +238,8 @@ impl Pump {
                         .beat(client.sink, client.request_id, self.begun);
                     None
                 }
-                Turn::Read(data) => self.feed(data, client).await,
-                Turn::End => Some(self.finish(client).await),
+                Turn::Read(data) => self.feed(data, client, engine).await,
+                Turn::End => Some(self.finish(client, engine).await),
             };
             if let Some(end) = ended {
                 return end;
@@ -352,12 +358,17 @@ impl Pump {
         Poll::Pending
     }
 
-    async fn feed(&mut self, data: Bytes, client: &mut Client<'_>) -> Option<PumpEnd> {
+    async fn feed(
+        &mut self,
+        data: Bytes,
+        client: &mut Client<'_>,
+        engine: &Engine,
+    ) -> Option<PumpEnd> {
         self.bytes_in += data.len() as u64;
         if !client.leaving.read(data.len()) {
             return Some(PumpEnd::Left);
         }
-        let fed = self.pass(Some(data), client).await;
+        let fed = self.pass(Step::Feed(data), client, engine).await;
         self.note_progress(client);
         if let Err(kind) = fed {
             return Some(self.break_off(kind, client));
@@ -365,56 +376,7 @@ impl Pump {
         self.hand_over_unless_held(client)
     }
 
-    /// Take a read, or the end, through the pipeline: on this thread if that is little work and no price has to be
-    /// asked for.
-    async fn pass(
-        &mut self,
-        data: Option<Bytes>,
-        client: &mut Client<'_>,
-    ) -> Result<(), FaultKind> {
-        self.held += data.as_ref().map_or(0, Bytes::len);
-        let passed = match &self.pricing {
-            Pricing::Rates(rates) if self.held + self.repeated <= LARGE => through(
-                &mut self.pipeline,
-                data,
-                &mut ByRates(rates),
-                &mut self.frames,
-            ),
-            // Boxed: every stream would keep room for it.
-            _ => Box::pin(self.pass_elsewhere(data, client.director.pricer())).await?,
-        };
-        if !self.frames.is_empty() {
-            self.held = 0;
-        }
-        passed.map_err(|error| error.kind.into())
-    }
-
-    /// The same on a thread that may take its time.
-    async fn pass_elsewhere(
-        &mut self,
-        data: Option<Bytes>,
-        mut asked: Box<dyn Pricer + Send>,
-    ) -> Result<Result<(), Error>, FaultKind> {
-        let pricing = self.pricing.clone();
-        let stand_in = Pipeline::new(ReplyPlan::new(Api::Chat, false));
-        let mut pipeline = std::mem::replace(&mut self.pipeline, stand_in);
-        let mut frames = std::mem::take(&mut self.frames);
-        let work = move || {
-            let passed = match &pricing {
-                Pricing::Rates(rates) => {
-                    through(&mut pipeline, data, &mut ByRates(rates), &mut frames)
-                }
-                Pricing::Asked => through(&mut pipeline, data, &mut *asked, &mut frames),
-            };
-            (pipeline, frames, passed)
-        };
-        let passed = offload(true, work).await;
-        let (pipeline, frames, passed) = passed.ok_or(FaultKind::Shutdown)?;
-        (self.pipeline, self.frames) = (pipeline, frames);
-        Ok(passed)
-    }
-
-    async fn finish(&mut self, client: &mut Client<'_>) -> PumpEnd {
+    async fn finish(&mut self, client: &mut Client<'_>, engine: &Engine) -> PumpEnd {
         if self.bytes_in == 0 {
             if !self.may_be_empty {
                 return self.break_off(FaultKind::Empty, client);
@@ -424,7 +386,7 @@ impl Pump {
             self.hand_over(client);
             return PumpEnd::Complete;
         }
-        let finished = self.pass(None, client).await;
+        let finished = self.pass(Step::Finish, client, engine).await;
         self.note_progress(client);
         if let Err(kind) = finished {
             return self.break_off(kind, client);
@@ -550,17 +512,5 @@ impl Pump {
         } else {
             PumpEnd::Aborted
         }
-    }
-}
-
-fn through(
-    pipeline: &mut Pipeline,
-    data: Option<Bytes>,
-    pricer: &mut dyn Pricer,
-    frames: &mut Vec<Bytes>,
-) -> Result<(), Error> {
-    match data {
-        Some(data) => pipeline.feed(data, pricer, frames),
-        None => pipeline.finish(pricer, frames),
     }
 }

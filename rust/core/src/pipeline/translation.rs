@@ -43,6 +43,8 @@ pub(super) struct Translation {
     /// Something of the reply is written, or its end.
     begun: bool,
     ended: bool,
+    /// Its end has come, and is said once its price is known.
+    awaits_price: bool,
 }
 
 /// How the upstream's reply comes.
@@ -92,6 +94,7 @@ impl Translation {
             document: Vec::new(),
             begun: false,
             ended: false,
+            awaits_price: false,
         }))
     }
 
@@ -403,6 +406,37 @@ impl Translation {
         if self.reader.fault().is_some() || std::mem::replace(&mut self.ended, true) {
             return;
         }
+        if pricer.is_ready() {
+            self.write_end(reply, pricer, out);
+        } else {
+            self.awaits_price = true;
+        }
+    }
+
+    pub(super) fn awaits_price(&self) -> bool {
+        self.awaits_price
+    }
+
+    /// Says the end that waits for its price.
+    pub(super) fn end_priced(
+        &mut self,
+        reply: &mut Reply,
+        pricer: &mut dyn Pricer,
+        out: &mut Vec<Bytes>,
+    ) {
+        if !std::mem::replace(&mut self.awaits_price, false) {
+            return;
+        }
+        let mut shown = Vec::new();
+        self.write_end(reply, pricer, &mut shown);
+        if self.client_streams {
+            show(shown, out);
+        } else {
+            self.document.append(&mut shown);
+        }
+    }
+
+    fn write_end(&mut self, reply: &mut Reply, pricer: &mut dyn Pricer, out: &mut Vec<u8>) {
         let writer = &mut self.writer;
         self.reader.end(&mut |piece| writer.write(piece, out));
         reply.settle();

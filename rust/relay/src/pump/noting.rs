@@ -32,7 +32,9 @@ impl Pump {
                 client.director.first_output();
             }
         }
-        if let Some(tally) = &mut client.tally {
+        if let Some(tally) = &mut client.tally
+            && self.unpriced.is_none()
+        {
             let facts = self.pipeline.facts();
             tally.progress(tally::Progress {
                 token_events: facts.token_events,
@@ -60,7 +62,10 @@ impl Pump {
 
     /// Write what is known into the outcome; `offset` is when this attempt began.
     pub(crate) fn report(&mut self, outcome: &mut Outcome, offset: Duration) {
-        let facts = self.pipeline.facts();
+        let facts = match &self.unpriced {
+            Some(known) => known,
+            None => self.pipeline.facts(),
+        };
         let since = |at: Instant| offset + (at - self.progress.started);
         outcome.status = self.status;
         outcome.streamed = facts.reply_is_stream == Some(true) || facts.mode == Some(Mode::Bytes);

@@ -115,6 +115,8 @@ pub(crate) struct Script {
     pub(crate) outputs: Arc<AtomicUsize>,
     rates: Arc<pricing::Pricing>,
     priced_on: Arc<Mutex<Vec<String>>>,
+    pricers: Arc<AtomicUsize>,
+    price_gate: Arc<Mutex<()>>,
     ended: Sender<Ended>,
 }
 
@@ -141,8 +143,10 @@ impl Director for Script {
     }
 
     fn pricer(&self) -> Box<dyn Pricer + Send> {
+        self.pricers.fetch_add(1, Ordering::AcqRel);
         Box::new(AskedRates {
             rates: Arc::clone(&self.rates),
+            gate: Arc::clone(&self.price_gate),
             on: Arc::clone(&self.priced_on),
         })
     }
@@ -217,6 +221,7 @@ impl Drop for Account {
 /// Prices by rates where it is asked, and notes on which thread.
 struct AskedRates {
     rates: Arc<pricing::Pricing>,
+    gate: Arc<Mutex<()>>,
     on: Arc<Mutex<Vec<String>>>,
 }
 
@@ -224,6 +229,7 @@ impl Pricer for AskedRates {
     fn price(&mut self, usage: &Usage) -> Option<Members> {
         let name = thread::current().name().unwrap_or_default().to_owned();
         self.on.lock().unwrap().push(name);
+        drop(self.gate.lock());
         self.rates.price(usage).1
     }
 }
@@ -396,6 +402,10 @@ pub(crate) struct Setup {
     /// How often the director was told of a first output.
     pub(crate) outputs: Arc<AtomicUsize>,
     pub(crate) priced_on: Arc<Mutex<Vec<String>>>,
+    /// How often the director was asked for somebody who prices.
+    pub(crate) pricers: Arc<AtomicUsize>,
+    /// As long as it is held, no price is said where it is asked for.
+    pub(crate) price_gate: Arc<Mutex<()>>,
     /// What the exchange's account was told, where one is kept.
     pub(crate) tallied: Option<Arc<Mutex<Vec<Tallied>>>>,
     pub(crate) estimated_input: Option<u64>,
@@ -427,6 +437,8 @@ impl Setup {
             trial: false,
             outputs: Arc::default(),
             priced_on: Arc::default(),
+            pricers: Arc::default(),
+            price_gate: Arc::default(),
             tallied: None,
             estimated_input: None,
         }
@@ -553,6 +565,8 @@ impl Setup {
                 outputs: Arc::clone(&self.outputs),
                 rates: rates(),
                 priced_on: Arc::clone(&self.priced_on),
+                pricers: Arc::clone(&self.pricers),
+                price_gate: Arc::clone(&self.price_gate),
                 ended: tx,
             }),
             tally: self.tally(),
