@@ -33,11 +33,12 @@ fn chat() -> Vec<String> {
 fn messages() -> Vec<String> {
     let event =
         |name: &str, rest: &str| format!("event: {name}\ndata: {{\"type\":\"{name}\"{rest}}}\n\n");
-    let start = r#","message":{"id":"m","type":"message","role":"assistant","model":"x","content":[],"usage":{"input_tokens":9,"output_tokens":1}}"#;
+    let message = r#"{"id":"m","type":"message","role":"assistant","model":"x","content":[],"#;
+    let start = format!(r#","message":{message}"usage":{{"input_tokens":9,"output_tokens":1}}}}"#);
     let block = r#","index":0,"content_block":{"type":"text","text":""}"#;
     let delta = r#","index":0,"delta":{"type":"text_delta","text":"a"}"#;
     let mut events = vec![
-        event("message_start", start),
+        event("message_start", &start),
         event("content_block_start", block),
     ];
     events.extend(vec![event("content_block_delta", delta); TOKENS]);

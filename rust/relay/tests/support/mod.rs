@@ -4,6 +4,7 @@
 
 mod client;
 mod server;
+mod tracked;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -35,6 +36,7 @@ use sluicegate_relay::{
 
 pub(crate) use client::{Client, End, Orders, Way};
 pub(crate) use server::{Answer, Server, chat_chunk, compressed, head, upstream, zstd};
+pub(crate) use tracked::{Freed, tracked};
 
 /// Bytes that may wait for the recording client.
 pub(crate) const CLIENT_BOUND: usize = 64 * 1024;
@@ -243,55 +245,6 @@ pub(crate) fn rates() -> Arc<pricing::Pricing> {
         Some(Arc::new(tariff)),
         CostStyle::OpenRouter,
     ))
-}
-
-/// Bytes of a request that say when nobody holds them any more.
-pub(crate) struct Tracked {
-    data: Vec<u8>,
-    freed: Arc<AtomicBool>,
-    tell: Sender<()>,
-}
-
-impl AsRef<[u8]> for Tracked {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
-    }
-}
-
-impl Drop for Tracked {
-    fn drop(&mut self) {
-        self.freed.store(true, Ordering::SeqCst);
-        let _ = self.tell.send(());
-    }
-}
-
-/// When [`Tracked`] bytes were let go of.
-pub(crate) struct Freed {
-    freed: Arc<AtomicBool>,
-    told: Receiver<()>,
-}
-
-impl Freed {
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.freed)
-    }
-
-    pub(crate) fn wait(&self) {
-        self.told
-            .recv_timeout(PATIENCE)
-            .expect("the request's body is still held");
-    }
-}
-
-pub(crate) fn tracked(text: &str) -> (Bytes, Freed) {
-    let freed = Arc::new(AtomicBool::new(false));
-    let (tell, told) = channel();
-    let owner = Tracked {
-        data: text.as_bytes().to_vec(),
-        freed: Arc::clone(&freed),
-        tell,
-    };
-    (Bytes::from_owner(owner), Freed { freed, told })
 }
 
 /// What the client was given, and what was recorded.
