@@ -53,8 +53,8 @@ fn messages() -> Vec<String> {
     events
 }
 
-/// The reply that the client of `api` gets, without the times in it, and how often somebody was asked to price. `parts`:
-/// what the upstream sends, one after the other.
+/// The reply that the client of `api` gets, without the times in it, and how often somebody was asked to price. The
+/// upstream sends the `parts` one after the other.
 fn reply(way: Way, serves: Api, api: Api, parts: &[&[u8]], pricing: Pricing) -> (String, usize) {
     let mut answers = vec![Answer::Write(head("text/event-stream").into())];
     for part in parts {
