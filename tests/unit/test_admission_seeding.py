@@ -20,6 +20,7 @@ from sluicegate.admission import (
     SharedCounters,
     used_by,
 )
+from sluicegate.admission.windows import user_subject
 from sluicegate.config import load_data
 from sluicegate.ledger.spent import Spent
 
@@ -168,6 +169,27 @@ def test_what_a_user_has_used_outlives_its_windows_place(monkeypatch: pytest.Mon
     book.spent = (spent("day", user="ada", requests=2),)
     assert isinstance(ask("ada"), Excess)
     ended([ask("bob")])
+
+
+def test_a_user_who_has_to_go_while_the_ledger_is_asked_is_held_against_what_it_says() -> None:
+    book = Book(spent("day", user="ann", requests=2, model=""))
+    stand = Stand(book, {"requests": "100000/day"}, users={"header": "x-user", "limits": "person"})
+    stand.ask()
+    book.answer()
+    stand.ask(user="first")  # Its question is on its way.
+    answers = stand.ask(user="ann")
+    for number in range(1_000):
+        stand.ask(user=f"other {number}")
+    while book.asked:
+        book.answer()
+    again = stand.ask(user="ann")
+    while book.asked:
+        book.answer()
+    assert [type(answer) for answer in answers + again] == [Excess, Excess]
+
+
+def test_people_of_two_callers_are_never_one() -> None:
+    assert user_subject("id:a", "b:x") != user_subject("id:a:b", "x")
 
 
 def test_what_was_used_of_a_model_counts_for_all_limits_that_hold_for_it() -> None:

@@ -81,7 +81,8 @@ async def test_headers_are_shown_by_the_configuration_that_holds(stand: Stand) -
     await stand.ask(CHAT, {"messages": [HI]}, x_tenant="\u00e9", x_other="b", x_long="a" * 1025)
     stand.want()
     await stand.ask(CHAT, {"messages": [HI]}, x_tenant="a")
-    assert stand.policy.seen == [(None, {"x-tenant": "\u00c3\u00a9"}), (None, {})]
+    long = "a" * 1024
+    assert stand.policy.seen == [(None, {"x-tenant": "\u00c3\u00a9", "x-long": long}), (None, {})]
 
 
 async def test_the_turns_of_a_chat_have_one_affinity(stand: Stand) -> None:

@@ -18,7 +18,7 @@ from sluicegate.admission.shared import (
     Total,
 )
 from sluicegate.admission.standing import Standing, add_reserved, standing
-from sluicegate.admission.windows import Calendar, CounterKey, begins
+from sluicegate.admission.windows import Calendar, CounterKey, begins, owner_and_user
 
 __all__ = [
     "ANYONE",
@@ -49,6 +49,7 @@ __all__ = [
     "add_reserved",
     "begins",
     "key_digest",
+    "owner_and_user",
     "standing",
     "used_by",
 ]

@@ -112,4 +112,4 @@ class Counters:
         # A request under way holds its windows: whoever comes back goes on with them.
         self._left.update(user.windows)
         for key in user.windows:
-            self.seeding.known(key)
+            self.seeding.left(key)

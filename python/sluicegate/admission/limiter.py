@@ -8,7 +8,7 @@ from sluicegate._core import Demand, Estimates, Lease, Limit, Limits, Window
 from sluicegate.admission.caller import Caller
 from sluicegate.admission.counters import Answer, Counters, Later
 from sluicegate.admission.recalling import holds_for
-from sluicegate.admission.windows import CounterKey, Resource
+from sluicegate.admission.windows import CounterKey, Resource, user_subject
 from sluicegate.config import Amounts, Config, LimitSet, Rate, alias_target, picodollars
 
 LONGEST_USER = 128
@@ -81,7 +81,7 @@ class Limiter:
         answer = counters.admit(limits, demand)
         if not user or self._users is None:
             return answer
-        owner, subject = caller.owner, _subject(caller.owner, user)
+        owner, subject = caller.owner, user_subject(caller.owner, user)
 
         def keep(answer: Answer) -> None:
             if isinstance(answer, Lease):
@@ -102,7 +102,7 @@ class Limiter:
     def _limits_with_user(
         self, users: LimitSet, caller: Caller, model: str, name: str, names: tuple[str, ...]
     ) -> Limits:
-        owner, subject = caller.owner, _subject(caller.owner, name)
+        owner, subject = caller.owner, user_subject(caller.owner, name)
         counters = self.counters
         user = counters.user(owner, subject)
         if user.limits_of != self._number or len(user.limits) > _MOST_BOUND:
@@ -149,7 +149,7 @@ class Limiter:
         users = self._users
         if users is None:
             return []
-        subject = _subject(owner, name)
+        subject = user_subject(owner, name)
 
         def window(key: CounterKey) -> Window:
             return self.counters.user_window(owner, subject, key)
@@ -170,10 +170,6 @@ class Limiter:
             model = self._stands_for.get(name, name)
             if names is None or model in names:
                 yield from _amounts(own, subject, f"{who} for `{name}`", model, window)
-
-
-def _subject(owner: str, user: str) -> str:
-    return f"user:{owner}:{user}"
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
-from sluicegate.admission.windows import CounterKey, Resource, Unit
+from sluicegate.admission.windows import CounterKey, Resource, Unit, user_subject
 from sluicegate.config import wildcard_matches
 
 
@@ -55,7 +55,7 @@ def used_by(spent: Spending, models: Iterable[str]) -> Iterable[tuple[CounterKey
     if spent.key_id:
         subjects.append(f"key:{spent.key_id}")
     if spent.user_id:
-        subjects.append(f"user:{spent.caller_id}:{spent.user_id}")
+        subjects.append(user_subject(spent.caller_id, spent.user_id))
     for unit in units:
         for resource, amount in amounts:
             if amount:

@@ -1,5 +1,6 @@
 """What was used of a window before it was made, as the ledger has it."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
@@ -42,6 +43,8 @@ class Seeding:
         self._asking = False
         self._lost = False
         self._waiting: list[tuple[list[CounterKey], Callable[[], None]]] = []
+        self._awaited: Counter[CounterKey] = Counter()
+        """How many of these wait for a window."""
 
     def made(self, key: CounterKey, window: Window) -> None:
         """This window was made just now."""
@@ -49,8 +52,13 @@ class Seeding:
             self._new[key] = window
 
     def known(self, key: CounterKey) -> None:
-        """The window of `key` is gone, or has what was used from elsewhere."""
+        """The window of `key` has what was used from elsewhere."""
         self._new.pop(key, None)
+
+    def left(self, key: CounterKey) -> None:
+        """Its user is forgotten: nobody needs to know it, but those who wait for it."""
+        if not self._awaited[key]:
+            self._new.pop(key, None)
 
     def delays(self, limits: Iterable[Limit], then: Callable[[], None]) -> bool:
         """Whether a window of `limits` has to be waited for; then `then` is called later."""
@@ -63,6 +71,7 @@ class Seeding:
         if self._lost:
             return False
         self._waiting.append((keys, then))
+        self._awaited.update(keys)
         return True
 
     def _begin(self, after: float = 0.0) -> None:
@@ -98,6 +107,7 @@ class Seeding:
         waiting, self._waiting = self._waiting, []
         for keys, then in waiting:
             if self._lost or not any(key in self._new for key in keys):
+                self._awaited -= Counter(keys)
                 then()
             else:
                 self._waiting.append((keys, then))

@@ -20,6 +20,17 @@ class CounterKey(NamedTuple):
     """Empty: what is under way."""
 
 
+def user_subject(owner: str, user: str) -> str:
+    """The subject of one of the people behind a caller. Either may have colons."""
+    return f"user:{len(owner)}:{owner}:{user}"
+
+
+def owner_and_user(id: str) -> tuple[str, str]:
+    """Of whom a subject is: `id` is what follows `user:`."""
+    length, _, names = id.partition(":")
+    return names[: int(length)], names[int(length) + 1 :]
+
+
 def bounds(zone: tzinfo, unit: Calendar, wall: float) -> tuple[int, float]:
     """When the calendar window around `wall` began and when it ends: seconds since 1970, UTC."""
     local = datetime.fromtimestamp(wall, zone)

@@ -24,6 +24,7 @@ from sluicegate.gateway.state import State
 from sluicegate.gateway.stored_responses import follow_keepalive, send_events
 from sluicegate.offload import offload
 from sluicegate.responses import QueueFull, StoreBusy, Work
+from sluicegate.routing import Model
 from sluicegate.storage import StoreUnavailable, Unstorable
 from sluicegate.telemetry import RequestRecord
 
@@ -32,6 +33,8 @@ _JSON = (b"content-type", b"application/json")
 _TIMEOUT = TIMEOUT_HEADER.encode()
 # As the front reads it, which sees live requests only.
 _SECONDS = re.compile(rb"\s*\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_LONGEST_NUMBER = 64
+"""Bytes. To match a longer one could take long."""
 _LONGEST_SECONDS = 30 * 24 * 3600.0
 
 
@@ -72,21 +75,57 @@ class Background:
             raise Refused(stored_errors.unstorable(request.unstorable))
         taken_on = TakenOn(asked.headers)
 
-        def take_on(tell: Callable[[Refusal | None], None]) -> None:
+        def take_on(tell: Callable[[Lease | Refusal | None], None]) -> None:
             answer = serving.admission.admit(caller, model, taken_on, work="none")
             if isinstance(answer, Later):
-                answer.then(lambda answer: tell(_taken_on(told(answer))))
+                answer.then(lambda answer: tell(told(answer)))
             else:
-                tell(_taken_on(answer))
+                tell(answer)
 
-        refusal = await self._decider.hear(take_on)
-        if refusal is not None:
-            raise Refused(errors.refused(refusal))
+        lease = await self._decider.hear(take_on)
+        if isinstance(lease, Refusal):
+            raise Refused(errors.refused(lease))
+        try:
+            id, response = await self._keep(asked, caller, request, model, taken_on, seconds)
+        except BaseException:
+            # What is not taken on counts nowhere.
+            if lease is not None:
+                self._decider.post(lease.unused)
+            raise
+        if lease is not None:
+            # What it uses beside the request counts when it runs.
+            self._decider.post(lease.release)
+        # Its record is that of its run.
+        asked.recorded = True
+        state.log.info(
+            "accepted",
+            request_id=asked.request_id,
+            response_id=id,
+            **names_of(caller),
+            model=model.name,
+        )
+        if request.stream:
+            events = await state.responses.follow(id, owner, -1)
+            await send_events(asked, events, follow_keepalive(state))
+        else:
+            await asked.respond([_JSON], response)
+
+    async def _keep(
+        self,
+        asked: AppRequest,
+        caller: Caller,
+        request: ResponsesRequest,
+        model: Model,
+        taken_on: TakenOn,
+        seconds: float | None,
+    ) -> tuple[str, bytes]:
+        """Put it into the queue; its id, and its object. Raises `Refused`."""
+        state, serving, owner = self._state, asked.serving, asked.owner
         # Looked at now, so that the client is told at once, and again when it runs.
         await self._conversations.earlier(serving, owner, model, request.previous_response_id)
         resolved = await self._conversations.resolved(serving, owner, model, request)
         try:
-            id, response = await state.responses.create(
+            return await state.responses.create(
                 owner=owner,
                 model=model.name,
                 request_id=asked.request_id,
@@ -104,20 +143,6 @@ class Background:
             raise Refused(stored_errors.store_busy()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
-        # Its record is that of its run.
-        asked.recorded = True
-        state.log.info(
-            "accepted",
-            request_id=asked.request_id,
-            response_id=id,
-            **names_of(caller),
-            model=model.name,
-        )
-        if request.stream:
-            events = await state.responses.follow(id, owner, -1)
-            await send_events(asked, events, follow_keepalive(state))
-        else:
-            await asked.respond([_JSON], response)
 
     # === running ===
 
@@ -196,15 +221,8 @@ def _client_timeout(asked: AppRequest) -> float | None:
     values = [value for name, value in asked.scope["headers"] if name.lower() == _TIMEOUT]
     if not values:
         return None
-    seconds = float(values[0]) if _SECONDS.fullmatch(values[0]) else 0.0
+    value = values[0]
+    seconds = float(value) if len(value) <= _LONGEST_NUMBER and _SECONDS.fullmatch(value) else 0.0
     if len(values) > 1 or not 0 < seconds <= _LONGEST_SECONDS:
         raise Refused(errors.bad_timeout())
     return seconds
-
-
-def _taken_on(answer: Lease | Refusal | None) -> Refusal | None:
-    if isinstance(answer, Lease):
-        # What it uses beside the request counts when it runs.
-        answer.release()
-        return None
-    return answer

@@ -7,13 +7,23 @@ from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any, TypeVar
 
-from sluicegate.admission import Calendar, CounterKey, Recalled, Spending, Total, begins, used_by
+from sluicegate.admission import (
+    Calendar,
+    CounterKey,
+    Recalled,
+    Spending,
+    Total,
+    begins,
+    owner_and_user,
+    used_by,
+)
 from sluicegate.ledger import Ledger, Whose
 from sluicegate.storage import StoreUnavailable
 from sluicegate.telemetry import Log, where
 
 # A request that waits for this has waited for its turn already, and is not to wait until it is given up.
-SEED_SECONDS = 10.0
+SEED_SECONDS = 15.0
+"""With the rest that the ledger has between two questions."""
 RECALL_SECONDS = 2.0
 # Subjects that one query asks for.
 MOST_SUBJECTS = 1000
@@ -159,15 +169,10 @@ class LedgerTotals:
 
 
 def _whose(subjects: Iterable[str]) -> Whose:
-    """Whose rows have the sums of these subjects; where a name has colons in it, those of others, too."""
+    """Whose rows have the sums of these subjects."""
     found: dict[str, set[str]] = {"caller": set(), "key": set(), "team": set(), "user": set()}
     for subject in subjects:
         kind, _, id = subject.partition(":")
         found[kind].add(id)
-    users = set()
-    for user in found["user"]:
-        parts = user.split(":")
-        # An owner is empty, or has a colon in it.
-        first = 2 if parts[0] else 1
-        users |= {(":".join(parts[:at]), ":".join(parts[at:])) for at in range(first, min(len(parts), 6))}
+    users = {owner_and_user(id) for id in found["user"]}
     return Whose(found["caller"], found["key"], found["team"], users)

@@ -113,8 +113,9 @@ def _counted(spent: Spent, counted_as: Mapping[str, str]) -> Spent:
 
 def _of_last_hour(now: float) -> Select[Any]:
     columns = ledger.c
-    # What fails without any output counts as no request.
-    failed = and_(columns.status >= 500, func.coalesce(columns.output, 0) == 0)
+    # What fails without any output counts as no request, unless its client did not want to wait any longer.
+    patient = func.coalesce(columns.fault, "") != "client_timeout"
+    failed = and_(columns.status >= 500, func.coalesce(columns.output, 0) == 0, patient)
     counts = and_(columns.run == 1, not_(func.coalesce(failed, False)))
     step = columns.started_at - columns.started_at % _STEP
     by = [columns[name] for name in ("caller_id", "key_id", "team", "user_id", "model")]

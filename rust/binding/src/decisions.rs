@@ -16,7 +16,9 @@ use sluicegate_front::decisions::{
 };
 use sluicegate_front::{AskedRequest, Endpoint, Facts};
 use sluicegate_limits::Form;
-use sluicegate_relay::{Attempt, ErrorReply, Next, NotCopied, Pricing, ReplyCopy, Tally};
+use sluicegate_relay::{
+    Attempt, ErrorReply, FaultKind, Next, NotCopied, Pricing, ReplyCopy, Tally,
+};
 use tokio::sync::oneshot;
 
 use crate::errors;
@@ -377,12 +379,14 @@ impl PyEnded {
         }
         let usage = outcome.usage.as_ref();
         let known = outcome.cost.as_deref().and_then(Cost::in_picodollars);
+        let fault = outcome.fault.as_ref().map(|fault| fault.kind);
         lease.ended(
             py,
             usage.and_then(|usage| usage.input_tokens),
             usage.and_then(|usage| usage.output_tokens),
             known.map_or_else(|| self.charged.get().copied(), |[total, ..]| Some(total)),
-            outcome.status >= 500,
+            // A client that does not want to wait any longer has failed by itself.
+            outcome.status >= 500 && fault != Some(FaultKind::ClientTimeout),
             outcome.estimated_input,
         )
     }

@@ -63,7 +63,7 @@ pub(crate) const MODEL: usize = text("model");
 pub(crate) const UPSTREAM: usize = text("upstream");
 pub(crate) const UPSTREAM_MODEL: usize = text("upstream_model");
 const PRICE_ID: usize = text("price_id");
-const FAULT: usize = text("fault");
+pub(crate) const FAULT: usize = text("fault");
 const FINISH_REASON: usize = text("finish_reason");
 
 /// Whose word the usage of a row is.

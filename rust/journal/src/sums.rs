@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::{
-    CALLER, CALLER_ID, KEY_ID, LedgerRow, MODEL, Source, TEAM, UPSTREAM, UPSTREAM_MODEL, USER_ID,
+    CALLER, CALLER_ID, FAULT, KEY_ID, LedgerRow, MODEL, Source, TEAM, UPSTREAM, UPSTREAM_MODEL,
+    USER_ID,
 };
 use crate::record::Counts;
 
 /// A sum that would not fit stays at this: what an upstream makes up must not keep other rows from being added.
 pub const MOST: u64 = 1 << 62;
+
+/// The fault of a request that its client did not want to wait for any longer.
+const CLIENT_TIMEOUT: &str = "client_timeout";
 
 /// What the sums of a day are kept by, beside the day.
 const KEYS: [usize; 6] = [CALLER_ID, KEY_ID, TEAM, MODEL, UPSTREAM, UPSTREAM_MODEL];
@@ -55,7 +59,8 @@ fn is_first_run(row: &LedgerRow) -> bool {
 /// row, then caller_id, key_id, team, model, upstream and upstream_model, where what is not known is empty.
 ///
 /// They are requests, failed, client_left, interrupted, estimated, unpriced, each kind of tokens, and the cost. A run
-/// after the first counts its tokens, and no request.
+/// after the first counts its tokens, and no request. What its client did not want to wait for any longer is not among
+/// the failed ones, which count in no limit of requests.
 pub fn by_day<'a>(
     rows: impl Iterator<Item = (usize, &'a LedgerRow)>,
 ) -> Vec<Line<'a, 6, DAY_SUMS>> {
@@ -64,7 +69,7 @@ pub fn by_day<'a>(
         let mut sums = [0; DAY_SUMS];
         let counted = [
             is_first_run(row),
-            result == "failed",
+            result == "failed" && row.text(FAULT) != Some(CLIENT_TIMEOUT),
             result == "client_left",
             result == "interrupted",
             row.source == Source::Estimated,

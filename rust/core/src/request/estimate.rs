@@ -79,19 +79,26 @@ impl Counted {
 
 impl Request {
     /// About how many tokens the input has, at least 1: a quarter of the bytes of all text, of tools and of the calls
-    /// to them, and a fixed number for each image and file.
+    /// to them, of schemas, documents and replies that are foreseen, and a fixed number for each image and file.
     #[must_use]
     pub fn estimated_input_tokens(&self) -> u64 {
         let mut counted = Counted::default();
-        let [tools, inputs @ ..] = self.root().pick([
+        let root = self.root();
+        // A schema of the reply, or a reply that is foreseen, is read as tools are.
+        let others = root.pick([
             "tools",
-            "system",
-            "instructions",
-            "messages",
-            "input",
-            "prompt",
+            "functions",
+            "response_format",
+            "output_config",
+            "text",
+            "prediction",
+            "documents",
+            "query",
         ]);
-        counted.add(tools.map_or(0, |tools| tools.bytes().len()));
+        let inputs = root.pick(["system", "instructions", "messages", "input", "prompt"]);
+        for other in others.into_iter().flatten() {
+            counted.add(other.bytes().len());
+        }
         for content in inputs.into_iter().flatten() {
             counted.content(content, 0);
         }
@@ -154,6 +161,10 @@ mod tests {
         let text = "x".repeat(400);
         for body in [
             format!(r#"{{"prompt":"{text}"}}"#),
+            format!(r#"{{"query":"{}"}}"#, &text[2..]),
+            format!(r#"{{"functions":["{}"]}}"#, &text[4..]),
+            format!(r#"{{"response_format":["{}"]}}"#, &text[4..]),
+            format!(r#"{{"prediction":["{}"]}}"#, &text[4..]),
             format!(r#"{{"input":["{text}"]}}"#),
             format!(r#"{{"instructions":"{text}"}}"#),
             format!(r#"{{"input":[{{"type":"function_call_output","output":"{text}"}}]}}"#),

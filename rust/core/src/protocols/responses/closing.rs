@@ -26,13 +26,15 @@ pub enum End<'a> {
 }
 
 /// Why the gateway has not let a response run, in words of its own: none of OpenAI's says it.
-const REFUSALS: [&str; 9] = [
+const REFUSALS: [&str; 11] = [
     "caller_disabled",
     "client_timeout",
     "endpoint_not_allowed",
     "expired_api_key",
     "invalid_api_key",
     "model_not_allowed",
+    "model_not_found",
+    "model_unpriced",
     "removed_api_key",
     "revoked_api_key",
     "unsupported_value",
