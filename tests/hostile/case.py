@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 KEY = "sk-hostile-client-7f3a9c"
+RUDE_KEY = "sk-hostile-caller-0d94e1"
+"""Of another caller than the honest one."""
 UPSTREAM_KEY = "sk-hostile-upstream-51be02"
 PROMPT = "PROMPT-a41c77-not-for-the-log"
-SECRETS = (KEY, UPSTREAM_KEY, PROMPT)
+SECRETS = (KEY, RUDE_KEY, UPSTREAM_KEY, PROMPT)
 """None of these may be in the log."""
 
 CHAT = "/v1/chat/completions"

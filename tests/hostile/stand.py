@@ -10,7 +10,19 @@ from typing import Any
 
 from harness.gateway_process import GatewayProcess
 from harness.shared_gateway import shared_gateway
-from hostile.case import KEY, NO_BODY, RESPONSES, SECRETS, UPSTREAM_KEY, Case, Seen, asking, post, talk
+from hostile.case import (
+    KEY,
+    NO_BODY,
+    RESPONSES,
+    RUDE_KEY,
+    SECRETS,
+    UPSTREAM_KEY,
+    Case,
+    Seen,
+    asking,
+    post,
+    talk,
+)
 from hostile.honest import SCRIPT, Honest, HonestStreams, whole_reply
 from hostile.lane import Attacker, attacker
 from sluicegate.testing import ScriptedUpstream
@@ -142,7 +154,7 @@ async def hostile_stand(
         }
         config: dict[str, Any] = {
             "server": {"http": "auto", "bounds": _BOUNDS, "threads": 2},
-            "keys": [{"name": "one", "key": KEY}],
+            "keys": [{"name": "one", "key": KEY}, {"name": "rude", "key": RUDE_KEY}],
             "upstreams": {
                 "honest": {"base_url": upstream.base_url, "api_key": UPSTREAM_KEY},
                 "fair": {"base_url": attackers[0].fair_url, "api_key": UPSTREAM_KEY},

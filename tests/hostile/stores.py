@@ -4,7 +4,19 @@ import asyncio
 import json
 from typing import Any
 
-from hostile.case import KEY, PATIENCE, RESPONSES, Address, Case, Seen, asking, exchange, labels, post
+from hostile.case import (
+    KEY,
+    PATIENCE,
+    RESPONSES,
+    RUDE_KEY,
+    Address,
+    Case,
+    Seen,
+    asking,
+    exchange,
+    labels,
+    post,
+)
 from hostile.documents import COMPLETED, CREATED, MESSAGE, response_event, response_object
 from hostile.replies import LAST_CHUNK, ONE_CHUNK, streamed
 
@@ -13,9 +25,11 @@ _ENDED = ("completed", "failed", "cancelled", "incomplete")
 _KEPT = labels("served", "error in stream")
 
 
-async def _call(address: Address, method: str, path: str, body: bytes = b"") -> tuple[Seen, Any]:
+async def _call(
+    address: Address, method: str, path: str, body: bytes = b"", key: str = KEY
+) -> tuple[Seen, Any]:
     """One request, and its reply as JSON; None where it is none."""
-    data = post(body=body, path=path).replace(b"POST", method.encode(), 1)
+    data = post(body=body, path=path, key=key).replace(b"POST", method.encode(), 1)
     seen, reply = await exchange(address, data)
     try:
         return seen, json.loads(reply)
@@ -179,6 +193,21 @@ async def _long_chain(address: Address) -> Seen:
     return seen
 
 
+async def _large_conversation(address: Address) -> Seen:
+    """A stored input of 40 MiB, which its caller continues and lists eight times at once."""
+    body = asking(path=RESPONSES, store=True, stream=False, input="a" * 40 * MIB)
+    kept, reply = await _call(address, "POST", RESPONSES, body, RUDE_KEY)
+    if kept.label != "served":
+        return kept
+    path = f"{RESPONSES}/{reply['id']}"
+    again = asking(path=RESPONSES, stream=False, previous_response_id=reply["id"])
+    continued = (_call(address, "POST", RESPONSES, again, RUDE_KEY) for _ in range(8))
+    listed = (_call(address, "GET", f"{path}/input_items?limit=1", b"", RUDE_KEY) for _ in range(8))
+    seen = [each for each, _ in await asyncio.gather(*continued, *listed)]
+    gone, _ = await _call(address, "DELETE", path, b"", RUDE_KEY)
+    return gone if gone.label != "served" else _first_wrong(seen, labels("served", 503))
+
+
 async def _odd_ids(address: Address) -> Seen:
     """Ids that are no text, too long, or SQL, at each place that takes one."""
     ids = (
@@ -268,6 +297,7 @@ STORES = (
     _client("1,000 references to items of 5 kB", _refers_to_all, labels("served", 413)),
     _client("1,000 references to nothing", _refers_to_nothing, labels(400, 404, 502), meets_upstream=True),
     _client("conversation of 60 turns of 50 kB", _long_chain, labels("served")),
+    _client("input of 40 MiB, asked for 16 times at once", _large_conversation, labels("served", 503)),
     _client("ids that are no ids", _odd_ids, labels(400, 404, 414)),
     _client("text that a database may refuse", _odd_text, labels("served")),
     _client("12 background requests of 2 MiB", _large_bodies, labels("served", 413, 429, 503)),
