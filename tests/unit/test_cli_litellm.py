@@ -117,6 +117,18 @@ def test_the_rest_is_listed_by_line(tmp_path: Path) -> None:
     ]
 
 
+def test_what_has_no_share_is_asked_where_the_others_cannot_serve(tmp_path: Path) -> None:
+    file = tmp_path / "litellm.yaml"
+    entry = "  - {{model_name: m, litellm_params: {{model: hosted_vllm/q, api_base: 'http://{host}/v1'{more}}}}}\n"
+    entries = [("a", ", weight: 3"), ("b", ", weight: 0"), ("c", ""), ("d", ", weight: 1")]
+    done = run(file, "model_list:\n" + "".join(entry.format(host=host, more=more) for host, more in entries))
+    assert done.exit_code == 0, done.output
+    routes = yaml.safe_load(done.stdout)["models"]["m"]["routes"]
+    assert [route.get("weight") for route in routes] == [3, 1, None, None]
+    assert [route.get("tier", 0) for route in routes] == [0, 0, 1, 1]
+    assert done.stderr.count("is missing or 0: it is asked where the others cannot serve") == 2
+
+
 # What an operator of several machines has, by the documentation of LiteLLM's settings.
 TEAM = """model_list:
   - model_name: gpt-4o

@@ -206,6 +206,14 @@ class _Translation:
         if policy == "ordered":
             # Theirs takes the cheapest. What has no price comes last.
             routes = sorted(routes, key=lambda route: (route.tier, route.cost is None, route.cost or 0))
+        if policy == "weighted" and share is not None:
+            # Theirs gives those without a share nothing, as long as others are there.
+            for place, route in enumerate(routes):
+                if share not in route.shares and place < own:
+                    routes[place] = replace(route, tier=min(route.tier + 1, _MOST_TIERS))
+                    message = "is missing or 0: it is asked where the others cannot serve"
+                    self._remark((*route.place, "litellm_params", share), message)
+            routes = sorted(routes, key=lambda route: route.tier)
         said = [_route(route, share if shared else None) for route in routes]
         for route in routes[:own]:
             for each in route.shares:

@@ -40,6 +40,9 @@ async def why_no_postgresql(url: SecretStr) -> str | None:
         return f"it did not answer within {_SECONDS:g} s"
     except StoreUnavailable as error:
         return _without(str(error), str(password or ""))
+    except Exception as error:
+        # A port that is none, or a parameter in the URL that the library does not know.
+        return _without(f"{type(error).__name__}: {error}", str(password or ""))
     finally:
         await database.close()
     return None
@@ -53,6 +56,9 @@ def why_no_redis(url: SecretStr, ca_file: str | None, key: str) -> str | None:
         connector.connect(key).close()
     except RedisFailed as error:
         return _without(str(error), RedisUrl.of(url.get_secret_value()).password)
+    except (OSError, OverflowError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        return _without(reason, RedisUrl.of(url.get_secret_value()).password)
     return None
 
 
