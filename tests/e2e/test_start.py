@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from harness.admin_stand import API, admin_address, admin_client
 from harness.gateway_process import GatewayProcess, StartGateway, StartUpstream, spawn, stop_all
 from sluicegate.testing import Script, ScriptedUpstream
 
@@ -163,3 +164,31 @@ async def test_an_error_names_its_code_in_a_header(gateway: StartGateway, config
             assert reply.headers["x-sluicegate-error"] == code == reply.json()["error"]["code"]
         long = await client.get("/" + "x" * 9000)
         assert long.headers["x-sluicegate-error"] == "url_too_long"
+
+
+async def test_all_parts_start_from_nothing(upstream: ScriptedUpstream, tmp_path: Path, serve: Serve) -> None:
+    """Other tests fork gateways from a process that has imported everything: here nothing is imported yet."""
+    config = {
+        "server": {"host": "127.0.0.1", "port": 0, "log": {"format": "json"}},
+        "upstreams": {"local": {"base_url": upstream.base_url}},
+        "models": {"m": "local"},
+        "prices": {"m": {"input": 1, "output": 4}},
+        "limits": {"some": {"requests": "100/day", "cost": "1/day"}},
+        "keys": [{"name": "one", "key": "sk-one", "limits": "some"}],
+        "storage": {"directory": str(tmp_path / "state")},
+        "ledger": {},
+        "admin": {"port": 0, "tokens": [{"name": "root", "token": "t" * 32, "role": "operate"}]},
+    }
+    file = tmp_path / "gateway.yaml"
+    file.write_text(json.dumps(config))
+    gateway = await serve("--config", str(file))
+    address = await admin_address(gateway)
+    headers = {"authorization": "Bearer sk-one"}
+    asking = {"model": "m", "input": "hello", "store": True}
+    reply = await gateway.client.post("/v1/responses", json=asking, headers=headers)
+    assert reply.status_code == 200
+    again = {**asking, "previous_response_id": reply.json()["id"], "background": True}
+    reply = await gateway.client.post("/v1/responses", json=again, headers=headers)
+    assert reply.status_code == 200
+    async with admin_client(address, "t" * 32) as admin:
+        assert (await admin.get(f"{API}/deployments")).status_code == 200
