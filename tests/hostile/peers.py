@@ -53,10 +53,14 @@ def _answers_twice(pause: float) -> Connection:
     async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await _request(reader)
-            writer.write(_completion(b"right"))
-            await writer.drain()
-            await asyncio.sleep(pause)
-            writer.write(_completion(_POISON))
+            right, poison = _completion(b"right"), _completion(_POISON)
+            if pause:
+                writer.write(right)
+                await writer.drain()
+                await asyncio.sleep(pause)
+                right = b""
+            # Without a pause both come together: nothing can be sent between them.
+            writer.write(right + poison)
             await writer.drain()
 
     return run

@@ -216,24 +216,40 @@ impl Header {
         }
     }
 
-    /// What the message is. The recipient may stand in any part.
-    pub(super) fn kind(&self) -> Kind {
-        let mut channel = None;
-        let mut recipient = None;
-        for (marker, range) in self.parts() {
+    /// The recipient: the part that it stands in, and which word of it, and its name. It may stand in any part; the
+    /// last one holds.
+    fn recipient(&self) -> Option<(usize, usize, String)> {
+        let mut found = None;
+        for (part, (marker, range)) in self.parts().enumerate() {
             for (place, word) in self.words(range).into_iter().enumerate() {
-                let text = word.text;
-                if let Some(to) = text.strip_prefix("to=") {
-                    recipient = Some(to.to_owned());
-                } else if marker == Some(Marker::Channel) && place == 0 {
-                    channel = Some(text);
-                } else if marker.is_none() && text != "assistant" {
-                    channel = channel.or(Some(text));
-                } else if place > 0 && text.starts_with("functions.") && recipient.is_none() {
-                    recipient = Some(text);
+                let is_name = marker.is_some() && place > 0 && found.is_none();
+                if let Some(to) = word.text.strip_prefix("to=") {
+                    found = Some((part, place, to.to_owned()));
+                } else if is_name && word.text.starts_with("functions.") {
+                    found = Some((part, place, word.text));
                 }
             }
         }
+        found
+    }
+
+    /// What the message is.
+    pub(super) fn kind(&self) -> Kind {
+        let mut channel = None;
+        for (marker, range) in self.parts() {
+            for (place, word) in self.words(range).into_iter().enumerate() {
+                let text = word.text;
+                if text.starts_with("to=") {
+                    continue;
+                }
+                if marker == Some(Marker::Channel) && place == 0 {
+                    channel = Some(text);
+                } else if marker.is_none() && text != "assistant" {
+                    channel = channel.or(Some(text));
+                }
+            }
+        }
+        let recipient = self.recipient().map(|(_, _, to)| to);
         let recipient = recipient.filter(|to| !matches!(&**to, "" | "assistant" | "user" | "all"));
         if let Some(to) = recipient {
             let name = to.strip_prefix("functions.").unwrap_or(&to);
@@ -252,18 +268,19 @@ impl Header {
         }
     }
 
-    /// What stands behind the words that a header has: of a header without `<|message|>`, its message.
+    /// What stands behind the words that a header has, the recipient among them: of a header without `<|message|>`,
+    /// its message.
     pub(super) fn rest(&self) -> &[u8] {
-        let Some((_, range)) = self.parts().last() else {
+        let Some((last, (_, range))) = self.parts().enumerate().last() else {
             return &[];
         };
         let end = range.end;
-        let first = self
-            .words(range)
-            .into_iter()
-            .enumerate()
-            .find(|(place, word)| *place > 0 && !word.text.starts_with("to="))
-            .map_or(end, |(_, word)| word.place.start);
+        let own = match self.recipient() {
+            Some((part, place, _)) if part == last => place + 1,
+            _ => 1,
+        };
+        let words = self.words(range);
+        let first = words.get(own).map_or(end, |word| word.place.start);
         self.raw.get(first..end).unwrap_or_default()
     }
 }

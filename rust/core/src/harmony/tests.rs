@@ -82,6 +82,16 @@ fn call(index: u64, name: &str, arguments: &str) -> Output {
 }
 
 #[test]
+fn a_recipient_is_said_once() {
+    let (name, rest) = ("n".repeat(300), "x".repeat(300));
+    for before in ["a b to=", "a b to=c to=", "a b functions."] {
+        let text = format!("<|channel|>{before}{name} {rest}");
+        let expected = [Calls(0, name.clone(), false, rest.clone()), Break];
+        assert_eq!(decoded([text.as_bytes()]), expected, "{before}");
+    }
+}
+
+#[test]
 fn a_reply_with_thinking_and_an_answer() {
     let reply = "<|channel|>analysis<|message|>User says \"hi\".<|end|><|start|>assistant<|channel|>final<|message|>Hi!<|return|>";
     let expected = [
