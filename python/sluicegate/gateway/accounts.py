@@ -41,15 +41,22 @@ def open_entry(
         user = user[:LONGEST_USER]
     caller = call.caller or ANYONE
     owner, key = caller.owner or None, caller.key_id or None
-    opened = ledger.journal.open
+    response, number = (None, None) if run is None else (run.response_id, run.number)
     try:
-        if run is None:
-            entry = opened(
-                arrived, route, name, requested, owner, caller.name, key, caller.team, user, estimate
-            )
-        else:
-            about = name, requested, owner, caller.name, key, caller.team, user, estimate
-            entry = opened(arrived, route, *about, run.response_id, run.number)
+        entry = ledger.journal.open(
+            arrived,
+            route,
+            name,
+            requested,
+            owner,
+            caller.name,
+            key,
+            caller.team,
+            user,
+            estimate,
+            response,
+            number,
+        )
     except OSError as error:
         ledger.not_synced(error)
         raise LedgerNotSynced from None
