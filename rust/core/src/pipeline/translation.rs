@@ -368,7 +368,7 @@ impl Translation {
             if self.client_streams || is_failed_reply || !self.shares_errors {
                 self.end(reply, pricer, out);
             } else {
-                out.extend_from_slice(document);
+                out.extend_from_slice(String::from_utf8_lossy(document).as_bytes());
                 self.ended = true;
             }
             return Ok(());
