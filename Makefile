@@ -74,8 +74,11 @@ setup: $(VENV)/.installed-$(PROFILE)
 # Stages run side by side, the longest first; what one of them prints comes when it has ended. Each process of a stage
 # has to read all of its tests: only those that mostly wait have more processes than there are cores.
 WORKERS ?= 2
-AT_ONCE ?= 3
+AT_ONCE ?= 4
 test-e2e: WORKERS = 4
+test-unit: WORKERS = 3
+# So few tests that another process costs more than it saves.
+test-docs test-wheel: WORKERS = 0
 RERUN = tests/rerun.py
 # Where a file of tests has a gateway for all its tests, one process runs all of them.
 TOGETHER = -n $(WORKERS) --dist loadscope -m 'not alone$(if $(NIGHTLY),, and not nightly)'

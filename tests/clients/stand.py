@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.gateway_process import GatewayProcess
 from harness.llama_cpp import NAME, LlamaCppProcess
 from harness.shared_gateway import shared_gateway
 
 MODELS = BY_CHAT, BY_RESPONSES, BY_MESSAGES = "by-chat", "by-responses", "by-messages"
+MOSTLY_CHAT = (BY_CHAT, *(pytest.param(model, marks=pytest.mark.nightly) for model in MODELS[1:]))
+"""`MODELS` for clients that are processes of their own: what differs between models is tested in process."""
 """Names of the one model. The server's Responses and Messages streams break clients: they are repaired."""
 
 

@@ -3,12 +3,13 @@
 import pytest
 
 from clients.nodejs import needs_node, run_script
-from clients.stand import Stand
+from clients.stand import MOSTLY_CHAT, Stand
 from harness.tiny_model import ANSWER, REASONING
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session"), needs_node]
 
 
+@pytest.mark.parametrize("stand", MOSTLY_CHAT, indirect=True)
 async def test_all_of_it(stand: Stand) -> None:
     shown = await run_script("ai_sdk.mjs", stand.base_url, stand.model)
     for api, seen in shown.items():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clients.nodejs import needs_node, run_script
-from clients.stand import Stand
+from clients.stand import MOSTLY_CHAT, Stand
 from harness.tiny_model import ANSWER, REASONING
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session"), needs_node]
@@ -15,6 +15,7 @@ def text_of(message: dict[str, Any]) -> str:
     return "".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
+@pytest.mark.parametrize("stand", MOSTLY_CHAT, indirect=True)
 async def test_all_of_it(stand: Stand) -> None:
     shown = await run_script("anthropic_sdk.mjs", stand.gateway.base_url, stand.model)
 

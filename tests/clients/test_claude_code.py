@@ -20,6 +20,7 @@ TEXT = "It is sunny all day long."
 CALL = ToolCall(
     name=COMMAND_TOOL, arguments=json.dumps({"command": COMMAND, "description": "Say where we are"})
 )
+MOSTLY_CHAT = [api if api == "chat" else pytest.param(api, marks=pytest.mark.nightly) for api in APIS]
 USAGE = UsageScript(input_tokens=1200, cached_tokens=1000, output_tokens=30)
 
 
@@ -61,7 +62,7 @@ async def test_a_tool_round_trip(stand: MessagesStand, api: str, tmp_path: Path)
     assert [Decimal(line["cost"]) for line in lines] == [Decimal("0.00042")] * 2
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", MOSTLY_CHAT)
 async def test_a_reply_that_broke_off_is_asked_for_again(
     stand: MessagesStand, api: str, tmp_path: Path
 ) -> None:
@@ -73,7 +74,7 @@ async def test_a_reply_that_broke_off_is_asked_for_again(
     assert len(stand.upstream.requests) == asked + 2
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", MOSTLY_CHAT)
 async def test_a_prompt_that_is_too_long_is_recognised(
     stand: MessagesStand, api: str, tmp_path: Path
 ) -> None:

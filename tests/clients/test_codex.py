@@ -13,7 +13,7 @@ pytest.importorskip("xllamacpp", reason=needed.PACKAGES)
 pytest.importorskip("gguf", reason=needed.PACKAGES)
 
 from clients.nodejs import DIRECTORY, needs_node, run_program
-from clients.stand import BY_CHAT, MODELS, gateway_before_llama_cpp
+from clients.stand import MODELS, gateway_before_llama_cpp
 from harness.gateway_process import GatewayProcess
 from harness.tiny_model import ANSWER, write_tiny_model
 
@@ -52,10 +52,8 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 
 
 @pytest.mark.timeout(2 * SECONDS)
-@pytest.mark.parametrize(
-    "model",
-    [model if model == BY_CHAT else pytest.param(model, marks=pytest.mark.nightly) for model in MODELS],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", MODELS)
 async def test_a_tool_round_trip(gateway: GatewayProcess, model: str, tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()

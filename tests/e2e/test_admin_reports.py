@@ -1,9 +1,7 @@
 """What the admin API says of use: sums, rows, what is under way, what is left of limits."""
 
-import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest_asyncio
 
 from harness import ledger_stand
 from harness.admin_stand import API, TOKENS, VIEWER, admin_address, admin_client, asked, listed
-from harness.gateway_process import GatewayProcess, StartGateway
+from harness.gateway_process import GatewayProcess, StartGateway, run_command
 from harness.shared_gateway import shared_gateway
 from sluicegate.testing import Script, ScriptedUpstream, UsageScript
 
@@ -89,15 +87,9 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
 
 
 async def usage_command(directory: Path, *arguments: str) -> list[dict[str, Any]]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "sluicegate", "usage", "--format", "json"),
-        *("--config", str(directory / "gateway.yaml"), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        said, _ = await process.communicate()
-    assert process.returncode == 0
+    file = str(directory / "gateway.yaml")
+    status, said, errors = await run_command("usage", "--format", "json", "--config", file, *arguments)
+    assert status == 0, errors
     found: list[dict[str, Any]] = json.loads(said)
     return found
 

@@ -1,6 +1,5 @@
 """The ledger of a running gateway: one row for each request, as its upstream has it in its own book."""
 
-import asyncio
 import json
 import sqlite3
 from pathlib import Path
@@ -10,7 +9,7 @@ import httpx
 import pytest
 from pyarrow import parquet
 
-from harness.gateway_process import GatewayProcess, spawn
+from harness.gateway_process import GatewayProcess, run_command
 from harness.ledger_stand import (
     Row,
     asked,
@@ -211,11 +210,8 @@ async def test_rows_follow_a_changed_configuration(tmp_path: Path) -> None:
 
 
 async def run(*arguments: str) -> tuple[int, str]:
-    process = await spawn(*arguments)
-    async with asyncio.timeout(60):
-        out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    status, out, _ = await run_command(*arguments)
+    return status, out.decode()
 
 
 async def test_the_commands_read_the_ledger(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """No key, digest or password comes out: in logs, metrics, replies, lists of processes, files and columns."""
 
-import asyncio
 import hashlib
 import json
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 from harness import postgres
 from harness.admin_stand import API, admin_address, admin_client, asked
-from harness.gateway_process import GatewayProcess
+from harness.gateway_process import GatewayProcess, run_command
 from harness.keys_stand import running, until
 from sluicegate.testing import Script, ScriptedUpstream
 
@@ -146,18 +144,13 @@ async def administer(gateway: GatewayProcess, seen: Seen) -> None:
 async def commands(gateway: GatewayProcess, directory: Path, seen: Seen) -> None:
     """What the command line prints, of what is and of what goes wrong."""
     file = str(gateway.config_file)
-    file = str(gateway.config_file)
     export = ("ledger", "export", "--output", str(directory / "rows.csv"))
     for words in (
         ("callers", "list"), ("keys", "list", "--json"), ("keys", "show", OF_NOBODY[:12]),
         ("audit", "--json"), ("usage",), ("ledger", "verify"), export, ("check",),
     ):  # fmt: skip
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "sluicegate", *words, *([] if words == ("check",) else ["--config"]), file,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        output, _ = await asyncio.wait_for(process.communicate(), 60)
-        seen.add(f"sluicegate {' '.join(words[:2])}", output)
+        _, output, errors = await run_command(*words, *([] if words == ("check",) else ["--config"]), file)
+        seen.add(f"sluicegate {' '.join(words[:2])}", output + errors)
 
 
 def processes(gateway: GatewayProcess) -> bytes:

@@ -314,6 +314,18 @@ async def spawn(
     )
 
 
+async def run_command(*arguments: str) -> tuple[int, bytes, bytes]:
+    """`sluicegate` with `arguments`, to its end: its status, and what it printed as output and as errors."""
+    process = await spawn_warm("sluicegate", *arguments, environ=os.environ)
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(60):
+            out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
+            return await process.wait(), out, err
+    finally:
+        process.send_signal(signal.SIGKILL)
+
+
 async def stop_all(started: Iterable[GatewayProcess]) -> None:
     """End all of `started` as a supervisor would, and whatever does not end in time by force."""
     processes = list(started)

@@ -105,7 +105,8 @@ def killable() -> Iterator[OwnServer]:
 def database(server_url: str) -> Iterator[str]:
     """The URL of an empty database that is dropped afterwards."""
     name = f"test_{secrets.token_hex(6)}"
-    _execute(server_url, f"CREATE DATABASE {name}")
+    # Copying files costs half of what PostgreSQL does otherwise, with a log of every page.
+    _execute(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
     try:
         yield f"{server_url.rpartition('/')[0]}/{name}"
     finally:

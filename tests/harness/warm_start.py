@@ -35,6 +35,7 @@ MODULES = (
     "redis.asyncio",
 )
 """What is imported before the first fork; `__main__` is run anew in each."""
+START_SECONDS = 60.0
 LARGEST_ORDER = 1 << 20
 """Bytes: arguments and environment."""
 
@@ -109,6 +110,7 @@ class _Nursery:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(START_SECONDS)
         for end in (self._socket, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST_ORDER)
         with theirs:

@@ -43,21 +43,8 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_foreign_files_disturb_nothing(copy: Path) -> None:
-    _passes(
-        copy,
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/house",
-        "-k",
-        "not foreign",
-    )
-    _passes(
-        copy, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/docs", "-k", "language"
-    )
+    pytest_command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    _passes(copy, *pytest_command, "tests/house", "tests/docs", "-k", "(house and not foreign) or language")
     _passes(copy, "make", "lint", f"BIN={Path(sys.executable).parent}")
 
 

@@ -75,13 +75,23 @@ fn reply(way: Way, serves: Api, api: Api, parts: &[&[u8]], pricing: Pricing) -> 
 }
 
 fn without_times(text: &str) -> String {
-    let mut parts = text.split("\"created");
-    let mut found = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (_, rest) = part.split_once(':').unwrap();
-        found += rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let mut rest = text;
+    let mut found = String::new();
+    while let Some((place, name)) = next_time(rest) {
+        let (before, behind) = rest.split_at(place + name.len());
+        found += before;
+        rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
     }
-    found
+    found + rest
+}
+
+/// Where the next name of a time begins, and that name with what stands before its number.
+fn next_time(text: &str) -> Option<(usize, &'static str)> {
+    let names = ["\"created\":", "_at\":"];
+    names
+        .into_iter()
+        .filter_map(|name| Some((text.find(name)?, name)))
+        .min()
 }
 
 const WAYS_THROUGH: [(Api, Api); 4] = [

@@ -24,6 +24,11 @@ from sluicegate.responses.writes import Append
 
 Start = Callable[..., Any]
 
+# What is malformed is noticed before either database sees it.
+pytestmark = pytest.mark.parametrize(
+    "settings", ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)], indirect=True
+)
+
 LEASE = 0.4
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
 PART = {"type": "output_text", "text": "", "annotations": []}
