@@ -160,7 +160,10 @@ class LoadShare:
     """What one caller has taken of a `LoadRoom`. It is given back when nobody has it any more."""
 
     def release(self) -> None:
-        """Give it back, but for requests that have it. Idempotent."""
+        """Give it back, but for what requests that have it take: twice the size of their bodies.
+
+        Idempotent.
+        """
 
 @final
 class LoadRoom:

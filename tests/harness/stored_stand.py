@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -115,8 +115,15 @@ async def shown(store: ResponseStore, id: str, owner: str = OWNER) -> dict[str, 
 
 async def context_of(store: ResponseStore, previous: str, owner: str) -> bytes:
     """The items of the conversation up to and with that response."""
+    chain = await store.conversation(previous, owner)
     with store.hold(owner) as hold:
-        return await store.context(await store.conversation(previous, owner), owner, hold)
+        await hold.take(chain.size)
+        return await store.context(chain, owner, hold)
+
+
+async def items_of(store: ResponseStore, ids: Iterable[str], owner: str = OWNER) -> dict[str, bytes]:
+    """The items with these ids that the store has."""
+    return await store.items(await store.holders(ids, owner), owner)
 
 
 async def until(store: ResponseStore, id: str, *statuses: str, owner: str = OWNER) -> dict[str, Any]:

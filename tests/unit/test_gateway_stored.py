@@ -363,6 +363,22 @@ async def test_background_without_a_store_is_refused(start_gateway: Start) -> No
 # === what is loaded ===
 
 
+async def test_a_request_that_continues_and_refers_takes_its_room_at_once(
+    stored: Any, tmp_path: Path
+) -> None:
+    """It waited for itself: what it held for the one was not free for the other."""
+    place = {"path": str(tmp_path / "responses.db"), "max_loaded_bytes": 5_000_000}
+    client = Client(stored(responses=place, server={"max_body_bytes": 4_000_000}))
+    store = client.gateway.app._state.responses
+    store._loading.patience = 0.05
+    large = (await client.create(input="x" * 1_000_000)).json()["id"]
+    reference = {"type": "item_reference", "id": f"msg_{large}"}
+    reply = await client.create(previous_response_id=large, input=[reference])
+    assert reply.status == 200, reply.body
+    assert len(forwarded_input(client.gateway.front.exchanges[1])) == 3
+    assert store._loading.room.taken <= 5_000_000
+
+
 async def test_what_is_loaded_for_one_caller_leaves_room_for_others(stored: Any, tmp_path: Path) -> None:
     waiting: list[FakeExchange] = []
 

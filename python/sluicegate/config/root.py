@@ -108,7 +108,7 @@ class StoreConfig(Section):
     max_loaded_bytes: MemoryBytes = Field(
         default=256 * 1024**2,
         description="How much of stored responses is loaded at once for all requests together: conversations "
-        "that are continued, items, and responses that are retrieved. Each counts twice, and until its "
+        "that are continued, items, and responses that are retrieved. Each counts three times, and until its "
         "upstream's reply begins. Past it requests wait, and are then refused with 503. No caller that has "
         "some already gets more than it leaves to others.",
     )

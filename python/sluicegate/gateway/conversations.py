@@ -1,16 +1,28 @@
 """What a request for a response continues, and the items that it refers to."""
 
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
 from sluicegate._core import ResponsesRequest
 from sluicegate.errors import ParseError
 from sluicegate.gateway import errors, stored_errors
 from sluicegate.gateway.errors import Refused
 from sluicegate.gateway.state import Serving, State
 from sluicegate.offload import offload
-from sluicegate.responses import Chain, Hold, LoadingBusy, NotFinished, NotFound, TooLong
+from sluicegate.responses import Chain, Hold, Holders, LoadingBusy, NotFinished, NotFound, TooLong
 from sluicegate.routing import Model
 from sluicegate.storage import StoreUnavailable
 
 _MAX_REFERENCES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _References:
+    """The items that a request refers to, and where the store has those that it knows."""
+
+    ids: list[str]
+    holders: Holders
 
 
 class Conversations:
@@ -31,11 +43,16 @@ class Conversations:
         is kept of it; None where it is as it was.
         """
         earlier = await self.earlier(serving, owner, model, request.previous_response_id)
+        references = await self._references(owner, request)
         # Also what is kept: later turns need the items, whatever has become of where they were from.
-        changed = await self.resolved(serving, owner, model, request)
-        kept = None if changed is None else changed.body
-        if earlier is not None:
-            changed = await self.with_earlier(owner, changed or request, earlier)
+        changed = kept = None
+        # Room is taken once for all: whoever waits for more while holding some can wait for itself.
+        async with self._room(owner, references, earlier) as hold:
+            if references is not None:
+                changed = await self._with_items(serving, owner, model, request, references, hold)
+                kept = changed.body
+            if earlier is not None:
+                changed = await self._with_earlier(owner, changed or request, earlier, hold)
         return changed, kept
 
     async def earlier(self, serving: Serving, owner: str, model: Model, previous: str | None) -> Chain | None:
@@ -63,56 +80,83 @@ class Conversations:
         self, serving: Serving, owner: str, model: Model, request: ResponsesRequest
     ) -> ResponsesRequest | None:
         """The request with items in place of references to them; None where it has none."""
+        references = await self._references(owner, request)
+        if references is None:
+            return None
+        async with self._room(owner, references, None) as hold:
+            return await self._with_items(serving, owner, model, request, references, hold)
+
+    async def with_earlier(self, owner: str, request: ResponsesRequest, earlier: Chain) -> ResponsesRequest:
+        """The request with `earlier` in front of its input."""
+        async with self._room(owner, None, earlier) as hold:
+            return await self._with_earlier(owner, request, earlier, hold)
+
+    async def _references(self, owner: str, request: ResponsesRequest) -> _References | None:
+        """What the request refers to; None where it refers to nothing."""
         if not request.refers:
             return None
         ids = await offload(request.size, lambda: request.references)
         if len(ids) > _MAX_REFERENCES:
             raise Refused(stored_errors.too_many_references(_MAX_REFERENCES))
-        limit = serving.config.server.max_body_bytes
-        with self._state.responses.hold(owner) as hold:
-            found = await self._items(owner, ids, hold)
-            missing = [id for id in ids if id not in found]
-            if missing and _speaks_responses(serving, model):
-                # An upstream knows all callers by one account, and would not tell their items apart.
-                missing = await self._of_others(owner, missing)
-            if missing:
-                raise Refused(stored_errors.item_not_found(missing[0]))
-            size = sum(map(len, found.values()))
-            if size > limit:
-                raise Refused(errors.body_too_large(limit))
-            try:
-                return await offload(request.size + size, request.with_items, found, hold.share)
-            except ParseError as error:
-                raise Refused(errors.invalid_body(error)) from None
-
-    async def with_earlier(self, owner: str, request: ResponsesRequest, earlier: Chain) -> ResponsesRequest:
-        """The request with `earlier` in front of its input."""
         store = self._state.responses
+        if not store.enabled:
+            return _References(ids, Holders({}, 0))
         try:
-            with store.hold(owner) as hold:
-                items = await store.context(earlier, owner, hold)
-                return await offload(request.size + len(items), request.with_input_prefix, items, hold.share)
-        except ParseError as error:
-            raise Refused(errors.invalid_body(error)) from None
-        except NotFound as error:
-            raise Refused(stored_errors.previous_response_not_found(error.id)) from None
-        except LoadingBusy:
-            raise Refused(stored_errors.loading_busy()) from None
-        except StoreUnavailable:
-            raise Refused(stored_errors.store_unavailable()) from None
-
-    async def _items(self, owner: str, ids: list[str], hold: Hold) -> dict[str, bytes]:
-        """The items that the store has."""
-        if not self._state.responses.enabled:
-            return {}
-        try:
-            return await self._state.responses.items(ids, owner, hold)
-        except LoadingBusy:
-            raise Refused(stored_errors.loading_busy()) from None
+            return _References(ids, await store.holders(ids, owner))
         except TooLong:
             raise Refused(stored_errors.references_too_large()) from None
         except StoreUnavailable:
             raise Refused(stored_errors.store_unavailable()) from None
+
+    @contextlib.asynccontextmanager
+    async def _room(
+        self, owner: str, references: _References | None, earlier: Chain | None
+    ) -> AsyncIterator[Hold]:
+        """Room for all that a request loads."""
+        size = 0 if references is None else references.holders.size
+        if earlier is not None:
+            size += earlier.size
+        try:
+            with self._state.responses.hold(owner) as hold:
+                await hold.take(size)
+                yield hold
+        except ParseError as error:
+            raise Refused(errors.invalid_body(error)) from None
+        except LoadingBusy:
+            raise Refused(stored_errors.loading_busy()) from None
+        except StoreUnavailable:
+            raise Refused(stored_errors.store_unavailable()) from None
+
+    async def _with_items(
+        self,
+        serving: Serving,
+        owner: str,
+        model: Model,
+        request: ResponsesRequest,
+        references: _References,
+        hold: Hold,
+    ) -> ResponsesRequest:
+        found = await self._state.responses.items(references.holders, owner)
+        missing = [id for id in references.ids if id not in found]
+        if missing and _speaks_responses(serving, model):
+            # An upstream knows all callers by one account, and would not tell their items apart.
+            missing = await self._of_others(owner, missing)
+        if missing:
+            raise Refused(stored_errors.item_not_found(missing[0]))
+        size = sum(map(len, found.values()))
+        limit = serving.config.server.max_body_bytes
+        if size > limit:
+            raise Refused(errors.body_too_large(limit))
+        return await offload(request.size + size, request.with_items, found, hold.share)
+
+    async def _with_earlier(
+        self, owner: str, request: ResponsesRequest, earlier: Chain, hold: Hold
+    ) -> ResponsesRequest:
+        try:
+            items = await self._state.responses.context(earlier, owner, hold)
+        except NotFound as error:
+            raise Refused(stored_errors.previous_response_not_found(error.id)) from None
+        return await offload(request.size + len(items), request.with_input_prefix, items, hold.share)
 
     async def _of_others(self, owner: str, ids: list[str]) -> list[str]:
         """Those of these items that somebody else has; one is enough."""

@@ -11,13 +11,14 @@ from sluicegate.responses.errors import (
 )
 from sluicegate.responses.loading import Hold
 from sluicegate.responses.place import store_faults, store_path
-from sluicegate.responses.repository import Chain
+from sluicegate.responses.repository import Chain, Holders
 from sluicegate.responses.store import ResponseStore
 
 __all__ = [
     "Chain",
     "Entry",
     "Hold",
+    "Holders",
     "LoadingBusy",
     "NotFinished",
     "NotFound",

@@ -37,8 +37,8 @@ _BACKLOG_BYTES = 1024 * 1024
 
 _MANY = 256
 
-# Read at a time: of a background response each has half a megabyte at most.
-_RUNS = 4
+# Read at a time, unless a single run is larger.
+_READ_BYTES = 1024 * 1024
 
 
 class _Feed:
@@ -105,19 +105,20 @@ class Following:
             alone = self._database.undisturbed
             entry = await alone(self._repository.entry(id, owner))
             while True:
-                with self._loading.hold(owner) as hold:
-                    # As large as its reply, where that came whole.
-                    await hold.take(entry.bytes if entry.ended and not entry.background else 0)
-                    runs = await alone(self._repository.events(id, position, _RUNS))
-                    for run in runs:
-                        yield await run.after(position)
-                        position = run.last
-                if len(runs) == _RUNS:
-                    continue
-                if entry.ended:
-                    return
-                if runs:
+                count, size = await alone(self._repository.next_runs(id, position, _READ_BYTES))
+                if count:
+                    with self._loading.hold(owner) as hold:
+                        await hold.take(size)
+                        runs = await alone(self._repository.events(id, position, count))
+                        for run in runs:
+                            yield await run.after(position)
+                            position = run.last
+                        runs.clear()
+                    if entry.ended:
+                        continue
                     self._positions[id] = max(self._positions[id], position)
+                elif entry.ended:
+                    return
                 else:
                     async for data, last in _until_gap(feed, position):
                         yield data

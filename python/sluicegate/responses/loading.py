@@ -17,6 +17,10 @@ from sluicegate.responses.errors import LoadingBusy
 PATIENCE_SECONDS = 10.0
 """How long a request waits for room."""
 
+# What is stored is there in so many forms at most while it is used: as it is stored, as what is made of that,
+# and as what an upstream is sent of it.
+_FORMS = 3
+
 # What is no larger is not counted: the number of requests bounds what such things take together.
 _SMALL_BYTES = 16 * 1024
 
@@ -117,10 +121,13 @@ class Hold:
         self.release()
 
     async def take(self, size: int) -> None:
-        """Take room for `size` bytes, in place of what it has. Raises `LoadingBusy`."""
+        """Take room for what is stored in `size` bytes, and for what is made of it, in place of what it has.
+
+        Raises `LoadingBusy`.
+        """
         self.release()
         if size > _SMALL_BYTES:
-            self.share = await self._loading.take(self._owner, size)
+            self.share = await self._loading.take(self._owner, _FORMS * size)
 
     async def load(self, key: Hashable, work: Callable[[], Awaitable[_T]]) -> _T:
         """What `work` gives; requests of one caller with the same `key` at the same time share it."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, case, delete, func, literal, select, update
+from sqlalchemy import Column, Select, case, delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,6 +41,9 @@ MAX_CHAIN_BYTES = 64 * 1024**2
 # Variables of one statement are limited.
 _MANY = 500
 
+# Runs of events that one follower reads at a time.
+_READ_TOGETHER = 16
+
 _LENGTH = func.length(payloads.c.request) + func.length(payloads.c.response)
 
 
@@ -66,12 +69,24 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
+class Holders:
+    """The responses that have some items."""
+
+    by_response: dict[str, list[str]]
+    """Ids of items by the id of the response that has them."""
+    size: int
+    """Bytes of all requests and responses of these."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sizes:
     """How large a response is, in bytes."""
 
     previous_id: str | None
     request: int
     response: int
+    events: int
+    """Those that are kept of a response that has not ended; 0 once it has, since they are in it then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +126,22 @@ class Repository:
     async def sizes(self, id: str, owner: str) -> Sizes:
         """Raises `NotFound`."""
         lengths = func.length(payloads.c.request), func.length(payloads.c.response)
-        query = select(responses.c.previous_id, *lengths).join(
+        of_events = (
+            select(func.coalesce(func.sum(func.length(events.c.data)), 0))
+            .where(events.c.response_id == responses.c.id)
+            .scalar_subquery()
+        )
+        unfolded = case((responses.c.status.in_(ENDED), 0), else_=of_events)
+        query = select(responses.c.previous_id, *lengths, unfolded).join(
             payloads, payloads.c.response_id == responses.c.id
         )
         async with self._database.read("read") as connection:
             found = (await connection.execute(query.where(*_visible(id, owner)))).one_or_none()
         if found is None:
             raise NotFound(id)
-        return Sizes(*found)
+        previous_id, request, response, in_events = found
+        # Sums of PostgreSQL are no integers.
+        return Sizes(previous_id, request, response, int(in_events))
 
     async def turns(self, ids: Sequence[str], owner: str, *, asked: str | None = None) -> list[Turn]:
         """These responses of a caller, in their order; those that are gone meanwhile are left out. Of `asked`
@@ -144,6 +167,20 @@ class Repository:
         async with self._database.read("read") as connection:
             return await runs(connection, id, after, most)
 
+    async def next_runs(self, id: str, after: int, most_bytes: int) -> tuple[int, int]:
+        """How many of the runs with events after number `after` are read together, and their bytes: one, if
+        there is any, and more as long as they are no larger than `most_bytes`.
+        """
+        query = _runs(func.length(events.c.data), id=id, after=after, most=_READ_TOGETHER)
+        async with self._database.read("read") as connection:
+            sizes = (await connection.scalars(query)).all()
+        count = together = 0
+        for size in sizes:
+            if count and together + size > most_bytes:
+                break
+            count, together = count + 1, together + size
+        return count, together
+
     async def has_events(self, id: str) -> bool:
         """Whether any event of it is kept."""
         query = select(events.c.first).where(events.c.response_id == id).limit(1)
@@ -153,7 +190,8 @@ class Repository:
     async def delete(self, id: str, owner: str) -> None:
         """Raises `NotFound`. Whoever runs it finds its fence gone, and stops.
 
-        That there was one is remembered until it would have expired: an upstream may have it, too.
+        That there was one, and whose its items were, is remembered until it would have expired: an upstream
+        may have them, too.
         """
         async with self._database.transaction("delete") as connection:
             gone = await connection.execute(
@@ -163,7 +201,7 @@ class Repository:
             )
             if not gone.rowcount:
                 raise NotFound(id)
-            await delete_rest(connection, [id])
+            await delete_contents(connection, [id])
 
     async def chain(self, id: str, owner: str) -> Chain:
         """The response and those that it continues.
@@ -217,23 +255,26 @@ class Repository:
                 update(responses).where(responses.c.id.in_(free)).values(expires_at=until)
             )
 
-    async def holders(self, item_ids: Collection[str], owner: str) -> tuple[dict[str, str], int]:
-        """By input or output item, the response that has it; items that none has are left out. And the bytes
-        of these responses.
+    async def holders(self, item_ids: Collection[str], owner: str) -> Holders:
+        """The responses that have these input or output items; items that none has are left out.
 
         Raises `TooLong` where these responses are too large to be looked through.
         """
-        query = select(items.c.item_id, items.c.response_id).where(
-            items.c.owner == owner, items.c.item_id.in_(item_ids)
+        query = (
+            select(items.c.item_id, items.c.response_id)
+            .join(responses, responses.c.id == items.c.response_id)
+            .where(items.c.owner == owner, items.c.item_id.in_(item_ids), responses.c.status != DELETED)
         )
+        found: dict[str, list[str]] = {}
         async with self._database.read("read") as connection:
-            found = {row.item_id: row.response_id for row in await connection.execute(query)}
-            size = select(func.sum(_LENGTH)).where(payloads.c.response_id.in_(set(found.values())))
+            for item_id, id in await connection.execute(query):
+                found.setdefault(id, []).append(item_id)
+            size = select(func.sum(_LENGTH)).where(payloads.c.response_id.in_(found))
             # Sums of PostgreSQL are no integers.
             together = int(await connection.scalar(size) or 0)
         if together > MAX_CHAIN_BYTES:
             raise TooLong
-        return found, together
+        return Holders(found, together)
 
     async def any_item_of_another(self, item_ids: Collection[str], owner: str) -> str | None:
         """One of these items that another owner has, if any."""
@@ -260,20 +301,20 @@ def _visible(id: str, owner: str) -> tuple[Any, Any, Any]:
 
 
 async def runs(connection: AsyncConnection, id: str, after: int = -1, most: int | None = None) -> list[Run]:
-    query = (
-        select(events.c.first, events.c.last, events.c.data)
-        .where(events.c.response_id == id, events.c.last > after)
-        .order_by(events.c.first)
-        .limit(most)
-    )
+    query = _runs(events.c.first, events.c.last, events.c.data, id=id, after=after, most=most)
     return [Run(*row) for row in (await connection.execute(query)).all()]
+
+
+def _runs(*columns: Any, id: str, after: int, most: int | None) -> Select[Any]:
+    query = select(*columns).where(events.c.response_id == id, events.c.last > after)
+    return query.order_by(events.c.first).limit(most)
 
 
 async def index_items(connection: AsyncConnection, found: Sequence[tuple[str, str, Sequence[str]]]) -> None:
     """Let `item_reference`s find the items of these: owner, response, the ids of its items.
 
-    An item that is sent again belongs to its first response. One whose id is no text that the index takes,
-    which only an upstream can send, is found by nobody.
+    An item that is sent again belongs to its first response that has not been deleted. One whose id is no
+    text that the index takes, which only an upstream can send, is found by nobody.
     """
     holders: dict[tuple[str, str], str] = {}
     for owner, id, item_ids in found:
@@ -285,11 +326,26 @@ async def index_items(connection: AsyncConnection, found: Sequence[tuple[str, st
     ]
     if rows:
         add = sqlite.insert(items) if connection.dialect.name == "sqlite" else postgresql.insert(items)
-        await connection.execute(add.on_conflict_do_nothing(), rows)
+        gone = select(responses.c.id).where(
+            responses.c.id == items.c.response_id, responses.c.status == DELETED
+        )
+        await connection.execute(
+            add.on_conflict_do_update(
+                index_elements=[items.c.owner, items.c.item_id],
+                set_={"response_id": add.excluded.response_id},
+                where=gone.exists(),
+            ),
+            rows,
+        )
+
+
+async def delete_contents(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    """Delete what responses said and were made from. Whose they and their items were stays known."""
+    await connection.execute(delete(events).where(events.c.response_id.in_(ids)))
+    await connection.execute(delete(payloads).where(payloads.c.response_id.in_(ids)))
 
 
 async def delete_rest(connection: AsyncConnection, ids: Sequence[str]) -> None:
     """Delete all that belongs to responses whose rows are gone."""
-    await connection.execute(delete(events).where(events.c.response_id.in_(ids)))
-    await connection.execute(delete(payloads).where(payloads.c.response_id.in_(ids)))
+    await delete_contents(connection, ids)
     await connection.execute(delete(items).where(items.c.response_id.in_(ids)))

@@ -38,7 +38,7 @@ from sluicegate.responses.job import Execute
 from sluicegate.responses.leases import Leases
 from sluicegate.responses.loading import Hold, Loading
 from sluicegate.responses.place import store_place
-from sluicegate.responses.repository import Backlog, Chain, Repository
+from sluicegate.responses.repository import Backlog, Chain, Holders, Repository
 from sluicegate.responses.runner import Runner
 from sluicegate.responses.schema import bring_up, is_key
 from sluicegate.responses.settling import Settling
@@ -63,10 +63,6 @@ _NOT_KEPT = {
     "too_large": "a live reply was larger than responses.max_response_bytes",
     "no_room": "the live replies under way took as many bytes as responses.max_waiting_bytes",
 }
-
-# What is loaded is there twice: as it is stored, and as what is made of it; or that, and what an upstream is
-# sent of it.
-_COPIES = 2
 
 _T = TypeVar("_T")
 
@@ -272,7 +268,7 @@ class ResponseStore:
     async def response(self, id: str, owner: str, hold: Hold) -> bytes:
         """The Response object as it stands, JSON. Raises `NotFound` and `StoreUnavailable`."""
         sizes = await self._soon(id, lambda: self._repository.sizes(id, owner))
-        await hold.take(_COPIES * sizes.response)
+        await hold.take(sizes.response + sizes.events)
         return await self._settling.shown(await self._repository.stored(id, owner))
 
     async def follow(self, id: str, owner: str, after: int) -> AsyncIterator[bytes]:
@@ -291,8 +287,9 @@ class ResponseStore:
                 del response
                 yield await run.after(after)
             return
-        async for data in self._following.follow(id, owner, after):
-            yield data
+        async with contextlib.aclosing(self._following.follow(id, owner, after)) as events:
+            async for data in events:
+                yield data
 
     async def input_items(self, id: str, owner: str, page: Page, hold: Hold) -> bytes | None:
         """A page of the items that a response was made from, JSON; None where `page.after` is none of them.
@@ -305,7 +302,7 @@ class ResponseStore:
             with contextlib.suppress(NotFound, NotFinished, TooLong):
                 earlier = await self._repository.chain(sizes.previous_id, owner)
                 ids, size = [*earlier.ids, id], earlier.size + size
-        await hold.take(_COPIES * size)
+        await hold.take(size)
         load = partial(self._repository.turns, ids, owner, asked=id)
         turns = await hold.load(("turns", id), lambda: self._database.undisturbed(load()))
         ascending = page.order == "asc"
@@ -324,9 +321,9 @@ class ResponseStore:
     async def context(self, chain: Chain, owner: str, hold: Hold) -> bytes:
         """The items of a conversation, as they are sent to an upstream: JSON with commas in between.
 
-        Raises `NotFound`, with the id of what is missing, and `StoreUnavailable`.
+        `hold` has room for `chain.size`. Raises `NotFound`, with the id of what is missing, and
+        `StoreUnavailable`.
         """
-        await hold.take(_COPIES * chain.size)
         return await hold.load(("context", chain.ids[-1]), partial(self._repeated, chain, owner))
 
     async def _repeated(self, chain: Chain, owner: str) -> bytes:
@@ -336,34 +333,32 @@ class ResponseStore:
             raise NotFound(min(set(chain.ids) - {id for id, _, _ in turns}), known=True)
         return await offload(chain.size, repeated_items, turns)
 
-    async def items(self, item_ids: Iterable[str], owner: str, hold: Hold) -> dict[str, bytes]:
-        """The items that `item_reference`s mean, JSON, by their ids; what is not there is left out.
+    async def holders(self, item_ids: Iterable[str], owner: str) -> Holders:
+        """The responses that have the items which `item_reference`s mean. All are waited for together.
 
-        All of them are waited for together, and each response that has some is read once. Raises `TooLong`
-        and `StoreUnavailable`.
+        Raises `TooLong` and `StoreUnavailable`.
         """
         wanted = set(filter(is_key, item_ids))
-        holders: dict[str, str] = {}
-        size = 0
+        found = Holders({}, 0)
 
         async def look() -> None:
-            nonlocal size
-            found, more = await self._repository.holders(wanted - holders.keys(), owner)
-            holders.update(found)
-            size += more
-            if missing := wanted - holders.keys():
+            nonlocal found
+            found = await self._repository.holders(wanted, owner)
+            if missing := wanted.difference(*found.by_response.values()):
                 raise NotFound(min(missing))
 
         if wanted:
             with contextlib.suppress(NotFound):
                 await self._soon(min(wanted), look)
-        await hold.take(_COPIES * size)
-        by_holder: dict[str, list[str]] = {}
-        for item_id, id in holders.items():
-            by_holder.setdefault(id, []).append(item_id)
+        return found
+
+    async def items(self, holders: Holders, owner: str) -> dict[str, bytes]:
+        """The items of `holders`, JSON, by their ids, without those that were deleted meanwhile.
+
+        A hold has room for `holders.size`. Each response is read once. Raises `StoreUnavailable`.
+        """
         found: dict[str, bytes] = {}
-        for id, ids in by_holder.items():
-            # Without those that were deleted meanwhile.
+        for id, ids in holders.by_response.items():
             for turn in await self._repository.turns([id], owner):
                 found |= await offload(len(turn[1]) + len(turn[2]), find_items, turn, ids)
         return found
@@ -422,7 +417,8 @@ class ResponseStore:
 
         Raises `NotFound` and `StoreUnavailable`.
         """
-        await self._soon(id, lambda: self._repository.entry(id, owner))
+        sizes = await self._soon(id, lambda: self._repository.sizes(id, owner))
+        await hold.take(sizes.response + sizes.events)
         claim = await self._leases.cancel(id, owner)
         if claim is not None:
             self._runner.lose(id)
@@ -430,7 +426,8 @@ class ResponseStore:
             # Fenced: deleted meanwhile, or settled as cancelled by somebody else.
             with contextlib.suppress(Fenced):
                 await self._settling.settle(stored, claim, "cancelled")
-        return await self._repository.entry(id, owner), await self.response(id, owner, hold)
+        stored = await self._repository.stored(id, owner)
+        return stored.entry, await self._settling.shown(stored)
 
     async def delete(self, id: str, owner: str) -> None:
         """Raises `NotFound` and `StoreUnavailable`."""

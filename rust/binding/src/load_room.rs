@@ -1,16 +1,32 @@
 //! Room for what is loaded of stored responses, which callers share.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use pyo3::prelude::*;
+
+/// A body is there as it is, and as what an upstream is sent of it.
+const FORMS_OF_A_BODY: usize = 2;
 
 /// Bytes that are taken of the room.
 #[derive(Default)]
 struct Taken {
     all: usize,
     by_caller: HashMap<Arc<str>, usize>,
+}
+
+impl Taken {
+    fn give_back(&mut self, caller: &str, bytes: usize) {
+        self.all = self.all.saturating_sub(bytes);
+        if let Some(own) = self.by_caller.get_mut(caller) {
+            *own = own.saturating_sub(bytes);
+            if *own == 0 {
+                self.by_caller.remove(caller);
+            }
+        }
+    }
 }
 
 struct Room {
@@ -29,7 +45,9 @@ impl Room {
 pub(crate) struct Share {
     room: Arc<Room>,
     caller: Arc<str>,
-    bytes: usize,
+    bytes: AtomicUsize,
+    /// Of these, those that bodies take.
+    in_bodies: AtomicUsize,
 }
 
 impl Share {
@@ -56,21 +74,25 @@ impl Share {
         Some(Share {
             room,
             caller,
-            bytes,
+            bytes: AtomicUsize::new(bytes),
+            in_bodies: AtomicUsize::new(0),
         })
+    }
+
+    /// Gives back what no body takes.
+    fn shrink(&self) {
+        let mut taken = self.room.taken();
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let kept = self.in_bodies.load(Ordering::Relaxed).min(bytes);
+        self.bytes.store(kept, Ordering::Relaxed);
+        taken.give_back(&self.caller, bytes - kept);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.room.taken();
-        taken.all = taken.all.saturating_sub(self.bytes);
-        if let Some(own) = taken.by_caller.get_mut(&self.caller) {
-            *own = own.saturating_sub(self.bytes);
-            if *own == 0 {
-                taken.by_caller.remove(&self.caller);
-            }
-        }
+        let bytes = *self.bytes.get_mut();
+        self.room.taken().give_back(&self.caller, bytes);
     }
 }
 
@@ -114,7 +136,9 @@ pub(crate) struct PyLoadShare(Mutex<Option<Arc<Share>>>);
 impl PyLoadShare {
     fn release(&self) {
         let mut share = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(share.take());
+        if let Some(share) = share.take() {
+            share.shrink();
+        }
     }
 }
 
@@ -124,10 +148,14 @@ impl PyLoadShare {
         let share = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match share.clone() {
             None => body,
-            Some(share) => Bytes::from_owner(Held {
-                body,
-                _share: share,
-            }),
+            Some(share) => {
+                let bytes = body.len().saturating_mul(FORMS_OF_A_BODY);
+                share.in_bodies.fetch_add(bytes, Ordering::Relaxed);
+                Bytes::from_owner(Held {
+                    body,
+                    _share: share,
+                })
+            }
         }
     }
 }

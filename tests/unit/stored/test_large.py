@@ -16,6 +16,7 @@ from harness.stored_stand import (
     Upstream,
     context_of,
     create,
+    items_of,
     shown,
     sse,
     until,
@@ -24,7 +25,7 @@ from harness.stored_stand import (
 from sluicegate._core import ResponsesRequest
 from sluicegate.gateway.conversations import Conversations, parsed
 from sluicegate.offload import LARGE_BYTES, offload
-from sluicegate.responses import Hold, NotFound, Page, ResponseStore, entry, job, leases, settling
+from sluicegate.responses import Chain, Hold, NotFound, Page, ResponseStore, entry, job, leases, settling
 from sluicegate.responses import store as store_module
 from sluicegate.responses.loading import Loading
 
@@ -227,7 +228,7 @@ async def test_a_conversation_is_listed_and_repeated_beside_the_loop(
 ) -> None:
     store_reply(store, "resp_1", input=TEXT)
     item = (await shown(store, "resp_1"))["output"][0]
-    [found] = (await store.items([item["id"]], OWNER, store.hold(OWNER))).values()
+    [found] = (await items_of(store, [item["id"]])).values()
     assert json.loads(found)["id"] == item["id"]
     assert TEXT.encode() in await context_of(store, "resp_1", OWNER)
     listed = await store.input_items("resp_1", OWNER, Page(), store.hold(OWNER))
@@ -263,15 +264,15 @@ async def test_requests_are_changed_beside_the_loop() -> None:
         def hold(self, owner: str) -> Hold:
             return Loading(1 << 30).hold(owner)
 
-        async def context(self, chain: bytes, owner: str, hold: Hold) -> bytes:
-            return chain
+        async def context(self, chain: Chain, owner: str, hold: Hold) -> bytes:
+            return b"x" * chain.size
 
     asked: Any = Request()
     state: Any = SimpleNamespace(responses=Store())
     conversations: Any = Conversations(state)
-    changed: Any = await conversations.with_earlier(OWNER, asked, b"x" * (LARGE_BYTES + 1))
+    changed: Any = await conversations.with_earlier(OWNER, asked, Chain(["resp_1"], LARGE_BYTES + 1))
     assert changed == "changed"
-    await conversations.with_earlier(OWNER, asked, b"x")
+    await conversations.with_earlier(OWNER, asked, Chain(["resp_2"], 1))
     assert [thread == loop_thread for thread in threads] == [False, True]
     body = json.dumps({"model": MODEL, "input": TEXT}).encode()
     assert (await parsed(body)).size == len(body)

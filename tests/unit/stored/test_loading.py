@@ -1,14 +1,20 @@
 """What is loaded of stored responses: within a bound, shared by callers, and no more of it than is needed."""
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.stored_stand import MODEL, OWNER, Upstream, context_of, create, sse, upstream_events
+from harness.tree import ROOT
 from sluicegate._core import LoadRoom, ResponsesRequest
-from sluicegate.responses import LoadingBusy, Page, ResponseStore
+from sluicegate.responses import Hold, LoadingBusy, Page, ResponseStore
 from sluicegate.responses.loading import Loading
 
 Start = Callable[..., Any]
@@ -49,10 +55,12 @@ def test_a_request_has_its_share_for_as_long_as_it_is_there() -> None:
     changed = asked.with_input_prefix(b'{"role":"user","content":"x"}', share)
     share.release()
     share.release()
-    assert room.taken == 50_000
-    assert room.take("a", 1) is None, "who has half of it gets no more"
+    assert room.taken == 2 * len(changed.body), "it, and what an upstream is sent of it"
     del changed
     assert room.taken == 0
+    half = room.take("a", 50_000)
+    assert room.take("a", 1) is None, "who has half of it gets no more"
+    del half
     alone = room.take("a", 1_000_000)
     assert alone is not None, "what is larger than the room is alone in it"
     assert room.take("b", 1) is None
@@ -110,20 +118,24 @@ async def test_requests_at_the_same_time_share_what_is_loaded() -> None:
 
 
 async def test_requests_that_continue_something_large_are_loaded_within_the_bound(start: Start) -> None:
-    store = await start(None, max_loaded_bytes=5 * LARGE)
+    store = await start(None, max_loaded_bytes=8 * LARGE)
     store._loading.patience = 0.2
     store_reply(store, "resp_large", "busy", LARGE)
     store_reply(store, "resp_small", "quiet", 10)
     store_reply(store, "resp_other", "quiet", LARGE)
     chain = await store.conversation("resp_large", "busy")
     holds = [store.hold("busy") for _ in range(10)]
-    found = await asyncio.gather(
-        *(store.context(chain, "busy", hold) for hold in holds), return_exceptions=True
-    )
+
+    async def load(hold: Hold) -> bytes:
+        await hold.take(chain.size)
+        items: bytes = await store.context(chain, "busy", hold)
+        return items
+
+    found = await asyncio.gather(*map(load, holds), return_exceptions=True)
     loaded = [each for each in found if isinstance(each, bytes)]
     assert len(loaded) == 1, "two of them take more than they leave to others"
     assert [type(each) for each in found if each not in loaded] == [LoadingBusy] * 9
-    assert store._loading.room.taken <= 5 * LARGE
+    assert store._loading.room.taken <= 8 * LARGE
     for id in ("resp_small", "resp_other"):
         assert await context_of(store, id, "quiet")
     for hold in holds:
@@ -145,8 +157,45 @@ async def test_no_payload_is_read_that_is_not_asked_for(start: Start, upstream: 
         page = await store.input_items("resp_large", OWNER, Page(limit=1), hold)
         assert page is not None
         assert len(page) > LARGE
-        assert 2 * LARGE <= store._loading.room.taken < 3 * LARGE
+        assert 3 * LARGE <= store._loading.room.taken < 4 * LARGE
     assert store._loading.room.taken == 0
+
+
+async def test_what_still_runs_is_loaded_within_the_bound(start: Start, upstream: Upstream) -> None:
+    """Its first events repeat what the client asked for, twice."""
+    store = await start(upstream, max_loaded_bytes=8 * LARGE)
+    store._loading.patience = 0.05
+    id = await create(store, instructions="x" * LARGE)
+    play = await upstream.play()
+    await play.start()
+    slow = await store.follow(id, OWNER, -1)
+    assert len(await anext(slow)) > 2 * LARGE
+    assert 6 * LARGE < store._loading.room.taken < 7 * LARGE
+    with pytest.raises(LoadingBusy):
+        await anext(await store.follow(id, OWNER, -1))
+    await slow.aclose()
+    assert store._loading.room.taken == 0
+    with store.hold(OWNER) as hold:
+        await store.response(id, OWNER, hold)
+        assert store._loading.room.taken > 9 * LARGE, "the object, and its events"
+    with store.hold(OWNER) as hold:
+        await store.cancel(id, OWNER, hold)
+        assert store._loading.room.taken > 9 * LARGE
+    assert store._loading.room.taken == 0
+
+
+def test_what_is_loaded_takes_no_more_than_it_is_counted_as(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.loading_peak", str(tmp_path)],
+        # Blocks that are freed go back at once: what is measured is what is used.
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "MALLOC_MMAP_THRESHOLD_": "65536"},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    found = json.loads(done.stdout)
+    assert found["peak"] > 2 * found["stored"], "as it is stored, and as what is made of it"
+    assert found["peak"] <= found["taken"] + 4_000_000, found
 
 
 async def test_events_are_read_some_at_a_time(start: Start) -> None:

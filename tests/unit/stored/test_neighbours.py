@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from harness.stored_stand import MODEL, OWNER, Upstream, create, followed, shown, sse, until, upstream_events
+from harness.stored_stand import (
+    MODEL,
+    OWNER,
+    Upstream,
+    create,
+    followed,
+    items_of,
+    shown,
+    sse,
+    until,
+    upstream_events,
+)
 from sluicegate.responses import NotFound, ResponseStore, StoreBusy
 from sluicegate.responses.batch import MAX_WRITES
 from sluicegate.storage import StoreUnavailable, Unstorable
@@ -217,7 +228,7 @@ async def test_an_id_that_no_store_can_have_is_not_there(store: ResponseStore) -
         ):
             with pytest.raises(NotFound):
                 await looking
-        assert await store.items([id], OWNER, store.hold(OWNER)) == {}
+        assert await items_of(store, [id]) == {}
 
 
 # === what waits ===

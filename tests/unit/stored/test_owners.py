@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from harness.stored_stand import Upstream, create, shown, until, upstream_events
+from harness.stored_stand import Upstream, create, items_of, shown, until, upstream_events
 from sluicegate.config import StoreConfig
 from sluicegate.responses import NotFound, ResponseStore
 from sluicegate.responses.schema import items, responses, versions
@@ -46,7 +46,7 @@ async def test_a_name_is_who_has_it_at_the_migration(
     try:
         for name, owner in {"": "", **OWNERS}.items():
             assert (await shown(store, ids[name], owner))["status"] == "completed"
-            assert json.loads((await store.items(["msg_mine"], owner, store.hold(owner)))["msg_mine"]) == {
+            assert json.loads((await items_of(store, ["msg_mine"], owner))["msg_mine"]) == {
                 **ITEM,
                 "content": [{"type": "input_text", "text": "x"}],
                 "status": "completed",

@@ -20,6 +20,7 @@ from harness.stored_stand import (
     context_of,
     create,
     followed,
+    items_of,
     numbers,
     shown,
     sse,
@@ -157,15 +158,28 @@ async def test_an_item_is_found_by_its_id(store: ResponseStore, upstream: Upstre
         store, upstream, input=[{"role": "user", "content": "x", "type": "message", "id": "msg_mine"}]
     )
     output = (await shown(store, id))["output"][0]
-    found = await store.items(
-        [output["id"], "msg_none", "msg_mine", "msg_mine", "\0"], OWNER, store.hold(OWNER)
-    )
+    found = await items_of(store, [output["id"], "msg_none", "msg_mine", "msg_mine", "\0"])
     assert found.keys() == {output["id"], "msg_mine"}
     assert json.loads(found[output["id"]]) == output
     assert json.loads(found["msg_mine"])["role"] == "user"
-    assert await store.items([output["id"]], "other", store.hold("other")) == {}
+    assert await items_of(store, [output["id"]], "other") == {}
     await store.delete(id, OWNER)
-    assert await store.items([output["id"]], OWNER, store.hold(OWNER)) == {}
+    assert await items_of(store, [output["id"]]) == {}
+
+
+async def test_an_item_is_its_owners_when_the_response_has_been_deleted(
+    store: ResponseStore, upstream: Upstream
+) -> None:
+    """An upstream may still have it, and knows all callers by one account."""
+    item = {"role": "user", "content": "x", "type": "message", "id": "msg_mine"}
+    id = await run(store, upstream, input=[item])
+    answer = (await shown(store, id))["output"][0]["id"]
+    await store.delete(id, OWNER)
+    for item_id in ("msg_mine", answer):
+        assert await store.any_item_of_another([item_id], "other") == item_id
+        assert await store.any_item_of_another([item_id], OWNER) is None
+    await run(store, upstream, input=[{**item, "content": "again"}])
+    assert json.loads((await items_of(store, ["msg_mine"]))["msg_mine"])["content"][0]["text"] == "again"
 
 
 async def test_what_was_written_is_not_kept_until_the_next_write(
@@ -196,7 +210,7 @@ async def test_items_are_looked_for_together(
     monkeypatch.setattr(store._repository, "turns", counted)
     wanted = [f"msg_{turn}_{n}" for turn in range(2) for n in range(500)]
     async with asyncio.timeout(WAIT_SECONDS):
-        found = await store.items(wanted, OWNER, store.hold(OWNER))
+        found = await items_of(store, wanted)
     assert found.keys() == {f"msg_{turn}_{n}" for turn in range(2) for n in range(50)}
     assert read == Counter(ids)
 
@@ -208,9 +222,9 @@ async def test_items_of_responses_that_are_too_large_are_refused(
     item = {"role": "user", "content": "x" * 6_000, "type": "message"}
     for n in range(2):
         await run(store, upstream, input=[{**item, "id": f"msg_{n}"}])
-    assert (await store.items(["msg_0"], OWNER, store.hold(OWNER))).keys() == {"msg_0"}
+    assert (await items_of(store, ["msg_0"])).keys() == {"msg_0"}
     with pytest.raises(TooLong):
-        await store.items(["msg_0", "msg_1"], OWNER, store.hold(OWNER))
+        await items_of(store, ["msg_0", "msg_1"])
 
 
 async def test_input_items_are_listed_in_pages(store: ResponseStore) -> None:
