@@ -36,7 +36,7 @@ from harness.runners import Attempt, PytestRunner, RustRunner
 ROOT = Path(__file__).parents[1]
 ATTEMPTS = 3
 MAX_RETRIED = 3
-MINUTES = 8
+MINUTES = 6
 """What `make test` takes on two quiet cores in a clone that is built. CONTRIBUTING.md says the same."""
 LISTED = 20
 MAX_RUN_AGAIN = 8

@@ -168,3 +168,15 @@ def test_every_form_has_the_place_and_the_line_of_each(file: Path) -> None:
     for path, line in wanted.items():
         assert any(each.startswith(f"{file}:{line}: error: {path}: ") for each in text)
         assert any(each.startswith(f"::error file={file},line={line}::{path}: ") for each in github)
+
+
+def test_entries_between_others_that_are_left_out_keep_their_places(file: Path) -> None:
+    """The first round leaves out every third key; what is wrong with the others is found in the rest."""
+    keys = [{"name": f"k{number}", "key": f"sk-{number}"} for number in range(300)]
+    for number in range(0, 300, 3):
+        keys[number]["bad"] = "1"
+    for number in range(1, 300, 3):
+        keys[number]["limits"] = "none"
+    wanted = {f"keys[{number}].bad" for number in range(0, 300, 3)}
+    wanted |= {f"keys[{number}].limits" for number in range(1, 300, 3)}
+    assert {*told({**GOOD, "keys": keys}, file)} == wanted

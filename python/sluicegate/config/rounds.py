@@ -5,6 +5,7 @@ out, and the rest is looked at again, until nothing more is found. A fault that 
 something was left out is not told.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,6 +33,10 @@ class Rounds:
         """What has a fault."""
         self.config: Config | None = None
         """Of the rest; None where that says too little."""
+        self._around: set[Place] = set()
+        """All places that have something in them that was left out."""
+        self._shifts: dict[Place, list[int]] = {}
+        """By the places of lists, for each entry that was left out, in order: its position in the rest."""
         self._data = data
         self._missing = missing
         whole = data if isinstance(data, Mapping) else {}
@@ -61,8 +66,20 @@ class Rounds:
             told.add((place, detail["msg"]))
             self.faults.append((place, detail))
         more = leave - self.left_out - {()}
-        self.left_out |= more
+        self._leave_out(more)
         return bool(more)
+
+    def _leave_out(self, places: set[Place]) -> None:
+        self.left_out |= places
+        self._around.update(place[:length] for place in places for length in range(len(place)))
+        entries: dict[Place, list[int]] = {}
+        for place in self.left_out:
+            if isinstance(index := place[-1], int):
+                entries.setdefault(place[:-1], []).append(index)
+        self._shifts = {
+            place: [index - before for before, index in enumerate(sorted(indexes))]
+            for place, indexes in entries.items()
+        }
 
     def _may_follow(self, place: Place, detail: ErrorDetails) -> bool:
         """Whether the fault may be there only because something was left out."""
@@ -75,18 +92,17 @@ class Rounds:
             wanted = [place]
         else:
             wanted = [(*section, each) if isinstance(each, str) else each for each in lacks]
-        return any(_meet(each, gone) for each in wanted for gone in self.left_out)
+        return any(
+            each in self._around or any(each[:length] in self.left_out for length in range(1, len(each) + 1))
+            for each in wanted
+        )
 
     def _original(self, place: Place) -> Place:
         """A place of the rest, as one of the file: entries of lists count from the first, left out or not."""
         found: Place = ()
         for step in place:
             if isinstance(step, int):
-                for index in range(step + 1 + len(self.left_out)):
-                    if (*found, index) in self.left_out:
-                        step += 1
-                    elif index >= step:
-                        break
+                step += bisect_right(self._shifts.get(found, ()), step)
             found = (*found, step)
         return found
 
@@ -107,11 +123,6 @@ class Rounds:
                 break
             place = place[:-1]
         return place
-
-
-def _meet(one: Place, other: Place) -> bool:
-    """Whether one of them is around the other."""
-    return one[: len(other)] == other[: len(one)]
 
 
 def _without(value: Any, left_out: set[Place], place: Place) -> Any:
