@@ -763,6 +763,7 @@ class Limits:
     ) -> Limits: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Limit]: ...
+    refuses_unpriced: Final[bool]
     wants_price: Final[bool]
     """Whether `demand` has to know what tokens cost."""
     def demand(
@@ -787,6 +788,8 @@ class Limits:
         """Hold `demand` against all limits, or none: a refusal counts nothing. `times`: as if so many such
         requests had come at once. `tell` is called with what is settled.
         """
+    def excess(self, demand: Demand, times: int = 1) -> Excess | None:
+        """The limit that would refuse `demand` longest, if any; nothing is counted."""
     def take(
         self, demand: Demand, times: int = 1, tell: Callable[[list[_Change]], object] | None = None
     ) -> Lease:

@@ -39,7 +39,13 @@ def configuration(upstream: ScriptedUpstream) -> dict[str, Any]:
             "local": {"base_url": upstream.base_url},
             "counting": {"base_url": upstream.base_url, "api": "messages"},
         },
-        "models": {"m": "local", "other": "local", "llama-8b": "local", "claude": "counting"},
+        "models": {
+            "m": "local",
+            "other": "local",
+            "llama-8b": "local",
+            "claude": "counting",
+            "mixed": ["local/m", "local/other"],
+        },
         "prices": {"m": {"input": "1", "cached_input": "1", "output": "5"}},
         "limits": {
             "three": {"requests": "3/hour"},
@@ -167,8 +173,9 @@ async def test_a_budget_ends_by_what_was_charged(gateway: GatewayProcess) -> Non
 
 async def test_a_model_without_price_is_refused_where_limits_say_so(gateway: GatewayProcess) -> None:
     await ask(gateway, "priced")
-    error = await refusal(gateway, "priced", "other")
-    assert (error.status_code, error.code) == (403, "model_unpriced")
+    for model in ("other", "mixed"):
+        error = await refusal(gateway, "priced", model)
+        assert (error.status_code, error.code) == (403, "model_unpriced"), "each of its routes may serve it"
 
 
 async def test_requests_under_way_are_counted_until_they_end(

@@ -219,3 +219,34 @@ def test_where_the_server_of_counters_is_lost_from_the_start_the_ledger_is_asked
     assert answers == []
     book.answer()
     assert isinstance(answers[0], Excess)
+
+
+def test_who_is_refused_anyway_asks_the_ledger_nothing() -> None:
+    """Any number of made-up users of a caller without anything left: none of them has others wait."""
+    book = Book()
+    stand = Stand(book, {"requests": "1/day"}, users={"header": "x-user", "limits": "person"})
+    first = stand.ask()
+    book.answer()
+    assert isinstance(first[0], Lease)
+    for number in range(50):
+        assert isinstance(stand.ask(user=f"made-up-{number}")[0], Excess)
+    assert not book.asked
+
+
+def test_windows_of_each_owner_are_asked_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluicegate.admission.seeding.MOST_AT_ONCE", 4)
+    book = Book()
+    busy = Stand(book, {}, users={"header": "x-user", "limits": "person"})
+    other = Stand(book, {"requests": "3/day"}, busy.counters, keys=[{**KEY, "name": "other", "key": "sk-2"}])
+    waiting = [busy.ask(user=f"u{number}") for number in range(10)]
+    late = other.ask()
+    book.answer()
+    assert [len(answers) for answers in waiting] == [1] + [0] * 9
+    [(keys, _, _)] = book.asked
+    assert "caller" in {key.subject.partition(":")[0] for key in keys}
+    assert len(keys) == 4
+    book.answer()
+    assert isinstance(late[0], Lease)
+    while book.asked:
+        book.answer()
+    assert all(isinstance(answers[0], Lease) for answers in waiting)

@@ -156,6 +156,27 @@ def test_redis_is_asked_with_its_password(file: Path, tmp_path: Path) -> None:
         assert "storage.counters: does not let the gateway in: " in run(file, "--connect").stderr
 
 
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("@db:99999/gate", "names a port that is none"),
+        ("@db/gate?schema=public", "has a parameter that is not known here"),
+        ("@db/gate?sslmode=require", "has a parameter that is not known here"),
+        ("@db:x/gate", "its URL cannot be read"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_a_fault_and_is_not_repeated(file: Path, rest: str, said: str) -> None:
+    url = f"postgresql://gate:hunter2{rest}"
+    write(file, "http://127.0.0.1:1/v1", storage={"database": url}, ledger={}, responses={"url": url})
+    done = run(file)
+    assert done.exit_code == 1
+    for path in ("storage.database", "responses.url"):
+        assert f": error: {path}: " in done.output, done.output
+    assert said in done.output
+    assert "hunter2" not in done.output
+    assert "99999" not in done.output
+
+
 def test_postgresql_is_asked_with_its_password(file: Path) -> None:
     with postgres.killable() as server, ScriptedUpstream.in_thread(models=("x",)) as upstream:
         at = server.url.rpartition("@")[2]

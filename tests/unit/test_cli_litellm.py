@@ -170,7 +170,7 @@ router_settings:
   redis_ssl: true
 general_settings:
   master_key: os.environ/MASTER_KEY
-  database_url: "postgres://gate:secret@db/gate"
+  database_url: "postgres://gate:secret@db/gate?schema=public&connection_limit=10&sslmode=require"
   user_header_name: x-user-id
   global_max_parallel_requests: 500
   max_request_size_mb: 10
@@ -227,7 +227,7 @@ def test_a_whole_deployment_is_brought_along(tmp_path: Path) -> None:
     }
     assert data["health"] == {"consecutive": 4, "eject": 30, "eject_at_most": 30}
     assert data["storage"] == {
-        "database": "postgresql://gate:secret@db/gate",
+        "database": "postgresql://gate:secret@db/gate?ssl=require",
         "counters": "rediss://:p%40ss%2Fword@${REDIS_HOST}:6380",
     }
     assert data["ledger"] == {}
@@ -244,6 +244,7 @@ def test_a_whole_deployment_is_brought_along(tmp_path: Path) -> None:
     assert told.keys() == {
         "model_list[5].model_info.base_model",
         "litellm_settings.allowed_fails",
+        "litellm_settings.default_fallbacks",
         "litellm_settings.max_budget",
         "litellm_settings.max_end_user_budget",
         "litellm_settings.callbacks",

@@ -79,6 +79,20 @@ def test_each_status_has_its_row(status: int, row: tuple[Effect, bool, bool]) ->
     assert verdict.wait is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"Request too large for gpt-4o in organization o on tokens per min (TPM): Limit '
+        b'30000, Requested 36000.","type":"tokens","code":"rate_limit_exceeded"}}',
+        b'{"error":"Request too large"}',
+    ],
+)
+def test_a_request_that_is_too_large_for_an_account_says_nothing_of_the_deployment(body: bytes) -> None:
+    assert verdict_of(FakeFault("status", status=429, body=body), WALL)[:3] == (N, True, False)
+    other = b'{"error":"Too many requests"}'
+    assert verdict_of(FakeFault("status", status=429, body=other), WALL).effect is B
+
+
 @pytest.mark.parametrize("status", [429, 503, 529])
 def test_who_is_too_busy_says_for_how_long(status: int) -> None:
     verdict = verdict_of(FakeFault("status", status=status, headers=STATED), WALL)

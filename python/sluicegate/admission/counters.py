@@ -68,10 +68,24 @@ class Counters:
 
     def admit(self, limits: Limits, demand: Demand) -> Answer | Later:
         """Hold `demand` against `limits`, all of them or none."""
+        return self._when_known(limits, demand, partial(limits.admit, demand))
+
+    def _when_known(
+        self, limits: Limits, demand: Demand, hold: Callable[[], Answer], times: int = 1
+    ) -> Answer | Later:
+        """What `hold` answers, once all windows have what was used before they were made. What a window does
+        not have yet can only add to it: whoever is refused without that need not wait, and asks the ledger
+        nothing.
+        """
+        if not self.seeding.lacks(limits):
+            return hold()
+        excess = limits.excess(demand, times)
+        if excess is not None:
+            return excess
         later = Later()
-        if self.seeding.delays(limits, lambda: later.answer(limits.admit(demand))):
+        if self.seeding.delays(limits, lambda: later.answer(hold())):
             return later
-        return limits.admit(demand)
+        return hold()
 
     def when_seeded(self, limits: Iterable[Limit], then: Callable[[], None]) -> None:
         """Call `then` when the windows of `limits` have what was used before they were made: now or later."""

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import Protocol
 
 from sluicegate._core import Limit, Window
-from sluicegate.admission.windows import CounterKey
+from sluicegate.admission.windows import CounterKey, owner_of
 
 MOST_AT_ONCE = 1000
 """Windows that the ledger is asked about together."""
@@ -62,23 +62,31 @@ class Seeding:
 
     def delays(self, limits: Iterable[Limit], then: Callable[[], None]) -> bool:
         """Whether a window of `limits` has to be waited for; then `then` is called later."""
-        if not self._new:
-            return False
-        keys = [limit.key for limit in limits if limit.key in self._new]
+        keys = self._unknown(limits)
         if not keys:
             return False
-        self._begin()
         if self._lost:
+            self._begin()
             return False
         self._waiting.append((keys, then))
         self._awaited.update(keys)
+        self._begin()
         return True
 
+    def lacks(self, limits: Iterable[Limit]) -> bool:
+        """Whether it is not known yet what was used of a window of `limits`."""
+        return bool(self._unknown(limits))
+
+    def _unknown(self, limits: Iterable[Limit]) -> list[CounterKey]:
+        return [limit.key for limit in limits if limit.key in self._new] if self._new else []
+
     def _begin(self, after: float = 0.0) -> None:
-        if self.ask is None or self._asking or not self._new:
+        if self.ask is None or self._asking:
+            return
+        asked = {key: self._new[key] for key in islice(self._next(), MOST_AT_ONCE)}
+        if not asked:
             return
         self._asking = True
-        asked = dict(islice(self._new.items(), MOST_AT_ONCE))
 
         def told(found: Recalled | None) -> None:
             self._asking = False
@@ -89,6 +97,18 @@ class Seeding:
             self._begin(RETRY_SECONDS if self._lost else 0.0)
 
         self.ask(asked.keys(), after, told)
+
+    def _next(self) -> Iterable[CounterKey]:
+        """What the ledger is asked about: windows that somebody waits for, those of each owner in turn, since
+        one may have made up any number of users. All of them where nobody waits, since it cannot be read.
+        """
+        if self._lost:
+            return [*self._new]
+        by_owner: dict[str, list[CounterKey]] = {}
+        for key in self._awaited:
+            if key in self._new:
+                by_owner.setdefault(owner_of(key.subject), []).append(key)
+        return filter(None, chain.from_iterable(zip_longest(*by_owner.values())))
 
     def _raise(self, asked: Mapping[CounterKey, Window], found: Recalled) -> None:
         sums: dict[tuple[CounterKey, int], int] = {}

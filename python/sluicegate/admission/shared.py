@@ -6,6 +6,7 @@ lost they are what this gateway goes by. They count in the server's time, as the
 
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
+from functools import partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -196,10 +197,10 @@ class SharedCounters(Counters):
         """Without the server: as if every gateway did what this one does."""
         if self.when_lost == "refuse":
             return "unavailable"
-        later = Later()
-        if self.seeding.delays(limits, lambda: later.answer(self._hold_alone(limits, demand))):
-            return later
-        return self._hold_alone(limits, demand)
+        hold = partial(self._hold_alone, limits, demand)
+        if self.when_lost == "allow":
+            return hold()
+        return self._when_known(limits, demand, hold, max(1, self.gateways))
 
     def _hold_alone(self, limits: Limits, demand: Demand) -> Answer:
         hold = limits.take if self.when_lost == "allow" else limits.admit

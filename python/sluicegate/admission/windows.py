@@ -31,6 +31,12 @@ def owner_and_user(id: str) -> tuple[str, str]:
     return names[: int(length)], names[int(length) + 1 :]
 
 
+def owner_of(subject: str) -> str:
+    """Who made up this subject: the owner of a user, or else itself."""
+    kind, _, id = subject.partition(":")
+    return owner_and_user(id)[0] if kind == "user" else subject
+
+
 def bounds(zone: tzinfo, unit: Calendar, wall: float) -> tuple[int, float]:
     """When the calendar window around `wall` began and when it ends: seconds since 1970, UTC."""
     local = datetime.fromtimestamp(wall, zone)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 Place = tuple[str | int, ...]
 Tell = Callable[[Place, str], None]
@@ -112,8 +112,12 @@ class Settings:
                 general.append((place, [each for each in entries if isinstance(each, str)]))
         for place, others in general:
             for name in names:
-                if name not in said and "*" not in name:
-                    yield place, name, [each for each in others if each != name]
+                if name in said:
+                    continue
+                if "*" in name:
+                    self._tell(place, f"is not for `{name}`: a wildcard falls back to no model")
+                    continue
+                yield place, name, [each for each in others if each != name]
 
     # === sections of ours ===
 
@@ -167,7 +171,7 @@ class Settings:
         storage: dict[str, str] = {}
         place, url = self._find("database_url", ("general_settings",))
         if isinstance(url, str) and url:
-            storage["database"] = _with_scheme(written(url))
+            storage["database"] = self._postgresql(place, url)
             message = "has none of its keys: `sluicegate callers create` and `keys create` make them"
             self._tell(place, message)
         counters = self._redis()
@@ -178,6 +182,22 @@ class Settings:
         if "database" in storage and self._find("disable_spend_logs", ("general_settings",))[1] is not True:
             data["ledger"] = {}
         return data
+
+    def _postgresql(self, place: Place, url: str) -> str:
+        """The URL without the parameters of Prisma, by which LiteLLM speaks with the server."""
+        url = written(url)
+        if url.startswith("postgres://"):
+            url = f"postgresql://{url.removeprefix('postgres://')}"
+        server, _, query = url.partition("?")
+        parameters = dict(parse_qsl(query))
+        mode = parameters.pop("sslmode", None)
+        if parameters.pop("schema", "public") != "public":
+            self._tell(
+                place, "is used without its `schema`: ours keeps its tables in the first of the search path"
+            )
+        if parameters:
+            self._tell(place, f"is used without {', '.join(f'`{name}`' for name in parameters)}")
+        return server if mode is None else f"{server}?ssl={quote(mode, safe='')}"
 
     def tell_the_rest(self) -> None:
         """Of each setting that nobody has asked for."""
@@ -335,10 +355,6 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     return written(value) if value.startswith(_VARIABLE) else quote(value, safe="")
-
-
-def _with_scheme(url: str) -> str:
-    return f"postgresql://{url.removeprefix('postgres://')}" if url.startswith("postgres://") else url
 
 
 def _pairs(entries: Any) -> Iterator[tuple[int, str, list[str]]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from sluicegate.config.callers import CallerConfig, KeyConfig, TeamConfig, UsersConfig
@@ -12,7 +13,7 @@ from sluicegate.config.models import ModelConfig, RouteConfig
 from sluicegate.config.root import Config, StoreConfig
 from sluicegate.config.section import Section
 from sluicegate.config.server import ServerConfig, TlsConfig
-from sluicegate.config.settings import settings
+from sluicegate.config.settings import Setting, settings
 from sluicegate.config.source import spell
 from sluicegate.config.upstream import UpstreamConfig
 
@@ -111,6 +112,11 @@ _SHORT_FORMS: Mapping[type[Section], str] = {
 }
 
 
+@cache
+def _settings(section: type[Section]) -> tuple[Setting, ...]:
+    return tuple(settings(section))
+
+
 def nearest(loc: tuple[str | int, ...]) -> str | None:
     """A hint for the setting at `loc`, which is not known: what may be meant, or what is known."""
     section = _section(loc[:-1])
@@ -121,7 +127,7 @@ def nearest(loc: tuple[str | int, ...]) -> str | None:
     if name.replace("-", "_") in elsewhere:
         return f"did you mean `{elsewhere[name.replace('-', '_')]}`?"
     known = list(section.model_fields)
-    everywhere = [one.path for one in settings() if one.path.rpartition(".")[2] == name]
+    everywhere = [one.path for one in _settings(Config) if one.path.rpartition(".")[2] == name]
     # What is a setting's name somewhere is no slip of the keyboard: `cost` does not mean `host`.
     close = close_to(name, known, 0.85 if everywhere else 0.7)
     if close is not None:
@@ -143,7 +149,7 @@ def _moved(
     """
     below = [
         one.path
-        for one in settings(section)
+        for one in _settings(section)
         if one.path.count(".") == 1 + one.path.count(".NAME") and one.path.endswith(f".{name}")
     ]
     if len(below) == 1:

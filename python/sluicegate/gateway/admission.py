@@ -67,7 +67,9 @@ class Admission:
             return None
         user = self.user(facts) if tells_users else None
         limits = limiter.limits(caller, model.label, user, model.name)
-        price = self._prices.likely(model) if limits.wants_price else None
+        price = None
+        if limits.wants_price:
+            price = self._prices.likely(model, by_any=limits.refuses_unpriced)
         rough = facts.input_tokens_estimate or 0
         demand = limits.demand(rough, facts.max_output_tokens, price, requests, work)
         if demand is None:

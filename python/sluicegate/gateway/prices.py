@@ -1,6 +1,6 @@
 """What requests cost: by tariffs that the engines are given, or by a policy that is asked for each usage."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from sluicegate import _core
@@ -26,6 +26,12 @@ class Likely:
 
     cached_input_tokens = cache_write_tokens = cache_write_1h_tokens = reasoning_tokens = None
     input_audio_tokens = output_audio_tokens = input_image_tokens = output_image_tokens = None
+
+
+def _first_of_known(asked: Sequence[Callable[[int, int], int | None]], input: int, output: int) -> int | None:
+    """What the first says; None where any does not know."""
+    amounts = [each(input, output) for each in asked]
+    return None if None in amounts else amounts[0]
 
 
 class Prices:
@@ -113,12 +119,22 @@ class Prices:
             self._failed(model, error)
             return None
 
-    def likely(self, model: Model) -> Pricing | Callable[[int, int], int | None]:
+    def likely(self, model: Model, *, by_any: bool = False) -> Pricing | Callable[[int, int], int | None]:
         """What tokens cost by the model's first deployment: the prices, or, where only a policy of the user's
         own knows, what says how much so many of input and output would, in 10**-12 USD; None: not known.
+
+        `by_any`: it is not known where any deployment of the model has no price, since each may serve it.
         """
-        route = model.deployments[0].route(model.asked, model.star)
-        return self.pricing(model, route) or partial(self._likely, model.name, route.model)
+        deployments = model.deployments if by_any else model.deployments[:1]
+        found = []
+        for deployment in deployments:
+            route = deployment.route(model.asked, model.star)
+            pricing = self.pricing(model, route)
+            if pricing is self._unknown:
+                return pricing
+            found.append(pricing or partial(self._likely, model.name, route.model))
+        asked = [each for each in found if not isinstance(each, Pricing)]
+        return partial(_first_of_known, asked) if len(asked) > 1 else found[0]
 
     def _likely(self, model: str, upstream_model: str, input: int, output: int) -> int | None:
         cost = self.cost(model, upstream_model, Likely(input, output))

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 
 from sqlalchemy import TextClause, select, text
 
@@ -95,7 +95,7 @@ class Following:
         self._stirred = asyncio.Event()
         self._closed = False
 
-    async def follow(self, id: str, owner: str, after: int = -1) -> AsyncIterator[bytes]:
+    async def follow(self, id: str, owner: str, after: int = -1) -> AsyncGenerator[bytes, None]:
         """The events after number `after`, kept ones and then new ones, until the response has ended.
 
         Ends, too, when it is deleted. Raises `NotFound` and `StoreUnavailable`.

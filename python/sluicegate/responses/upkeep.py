@@ -4,7 +4,7 @@ those callers who keep the most.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from sqlalchemy import Select, case, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,6 +17,9 @@ from sluicegate.storage import Database
 
 # Responses deleted in one transaction: other writers wait no longer than that takes.
 _AT_ONCE = 100
+
+# Responses of one caller that are looked at together: to find the oldest, all of its are.
+_LOOKED_AT = 10_000
 
 # Pages given back to the file system at a time.
 _PAGES = 2000
@@ -57,21 +60,22 @@ class Upkeep:
         counts: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         try:
-            while found := await self._excess():
-                owner, excess = found
-                went = await self._take_from(owner, excess)
-                if not went:
+            while excess := await self._excess():
+                before = counts.total()
+                for owner, size in excess.items():
+                    async for gone in self._take_from(owner, size):
+                        counts[owner] += len(gone)
+                        sizes[owner] += sum(gone)
+                if counts.total() == before:
                     # Somebody else deletes them just now.
                     break
-                counts[owner] += len(went)
-                sizes[owner] += sum(went)
         finally:
             for owner, count in counts.items():
                 self._evicted(owner, count, sizes[owner])
         return counts.total()
 
-    async def _excess(self) -> tuple[str, int] | None:
-        """Who keeps the most of what has ended above its share, and how many bytes of it are too much."""
+    async def _excess(self) -> dict[str, int]:
+        """By owner, how many bytes of what has ended are above its share."""
         ended = case((responses.c.status.in_(ENDED), responses.c.bytes), else_=0)
         query = select(responses.c.owner, func.sum(responses.c.bytes), func.sum(ended))
         async with self._database.read("size") as connection:
@@ -79,17 +83,19 @@ class Upkeep:
         # Sums of PostgreSQL are no integers.
         kept = {owner: int(size) for owner, size, _ in rows}
         level = share(kept.values(), self._max_bytes)
-        above = [(min(kept[owner] - level, int(size)), owner) for owner, _, size in rows]
-        excess, owner = max(above, default=(0, ""))
-        return (owner, excess) if excess > 0 else None
+        above = {owner: min(kept[owner] - level, int(size)) for owner, _, size in rows}
+        return {owner: excess for owner, excess in above.items() if excess > 0}
 
-    async def _take_from(self, owner: str, excess: int) -> list[int]:
-        """Delete the oldest of a caller, up to a number, until `excess` bytes are gone: the sizes of each."""
+    async def _take_from(self, owner: str, excess: int) -> AsyncIterator[list[int]]:
+        """Delete the oldest of a caller until `excess` bytes are gone, or as many as are looked at together.
+
+        Gives the sizes of those that went, transaction by transaction.
+        """
         oldest = (
             select(responses.c.id, responses.c.bytes)
             .where(responses.c.owner == owner, responses.c.status.in_(ENDED))
             .order_by(responses.c.expires_at)
-            .limit(_AT_ONCE)
+            .limit(_LOOKED_AT)
         )
         async with self._database.read("size") as connection:
             rows = (await connection.execute(oldest)).all()
@@ -99,9 +105,12 @@ class Upkeep:
                 break
             chosen[id] = size
             excess -= size
-        async with self._database.transaction("shrink") as connection:
-            gone = await _delete(connection, select(responses.c.id).where(responses.c.id.in_(list(chosen))))
-        return [chosen[id] for id in gone]
+        ids = list(chosen)
+        for start in range(0, len(ids), _AT_ONCE):
+            some = select(responses.c.id).where(responses.c.id.in_(ids[start : start + _AT_ONCE]))
+            async with self._database.transaction("shrink") as connection:
+                gone = await _delete(connection, some)
+            yield [chosen[id] for id in gone]
 
 
 def share(kept: Iterable[int], most: int) -> int:

@@ -139,6 +139,8 @@ def verdict_of(fault: Failure, wall: float, *, own_account: bool = True, own_mod
         return Verdict(effect, elsewhere=True, again=False, reason=reason)
     if status in _MAY_STATE_A_WAIT:
         wait = seconds_stated(fault.headers, wall)
+        if status == 429 and wait is None and _is_too_large(fault.body):
+            return Verdict(Effect.NOTHING, elsewhere=True, again=False, reason=reason)
         if status == 429 or wait is not None:
             mine = own_account or status != 429
             return Verdict(Effect.BUSY if mine else Effect.NOTHING, True, True, reason, wait)
@@ -187,6 +189,17 @@ def lacks_model(body: bytes) -> bool:
         return True
     message = error.get("message")
     return isinstance(message, str) and _begins_with_model(message)
+
+
+def _is_too_large(body: bytes) -> bool:
+    """Whether the body of a 429 says that the request alone is more than what the account has in a minute.
+
+    Then it says nothing of the deployment: others are served. OpenAI and Azure: "Request too large for gpt-4o
+    in organization … on tokens per min (TPM): Limit 30000, Requested 36000."
+    """
+    error = _error_in(body)
+    message = error.get("message") if isinstance(error, dict) else error
+    return isinstance(message, str) and message.lower().startswith("request too large")
 
 
 def _error_in(body: bytes) -> dict[str, Any] | str | None:

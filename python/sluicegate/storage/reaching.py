@@ -2,6 +2,7 @@
 
 import asyncio
 from importlib.util import find_spec
+from inspect import signature
 
 from pydantic import SecretStr
 from sqlalchemy.engine import make_url
@@ -13,14 +14,33 @@ from sluicegate.storage.errors import StoreUnavailable
 from sluicegate.storage.redis import RedisConnector, RedisFailed
 
 _SECONDS = 5.0
+_UNREADABLE = "its URL cannot be read: signs such as `@`, `:` and `/` in a password are written %40, %3A, %2F"
+# Parameters of a URL that SQLAlchemy takes for itself.
+_OF_SQLALCHEMY = frozenset({"prepared_statement_cache_size", "prepared_statement_name_func"})
 
 
 def postgresql_faults(url: SecretStr | None, path: str) -> list[ConfigurationFault]:
     """What keeps this server from being used, without asking it. `path`: of the setting."""
-    if url is None or find_spec("asyncpg") is not None:
+    if url is None:
         return []
-    message = "needs a library that is not installed: asyncpg"
-    return [ConfigurationFault(path, message, "pip install 'sluicegate[postgresql]'")]
+    if find_spec("asyncpg") is None:
+        message = "needs a library that is not installed: asyncpg"
+        return [ConfigurationFault(path, message, "pip install 'sluicegate[postgresql]'")]
+    from asyncpg import connect
+
+    try:
+        read = make_url(url.get_secret_value())
+    except Exception:
+        return [ConfigurationFault(path, _UNREADABLE)]
+    # Neither is repeated: a sign in a password may have made a part of it a port or a parameter.
+    faults = []
+    if read.port is not None and not 0 < read.port < 2**16:
+        faults.append(ConfigurationFault(path, "names a port that is none"))
+    if read.query.keys() - signature(connect).parameters.keys() - _OF_SQLALCHEMY:
+        message = "has a parameter that is not known here"
+        hint = "ssl=require in place of sslmode=require; schema and connection_limit have no counterpart"
+        faults.append(ConfigurationFault(path, message, hint))
+    return faults
 
 
 async def why_no_postgresql(url: SecretStr) -> str | None:
@@ -29,9 +49,7 @@ async def why_no_postgresql(url: SecretStr) -> str | None:
         password = make_url(url.get_secret_value()).password
     except Exception:
         # The words of the library may repeat a part of the password, whose signs are why it cannot be read.
-        return (
-            "its URL cannot be read: signs such as `@`, `:` and `/` in a password are written %40, %3A, %2F"
-        )
+        return _UNREADABLE
     database = Database(url, lambda connection: None)
     try:
         async with asyncio.timeout(_SECONDS), database.read("nothing") as connection:

@@ -12,7 +12,7 @@ use sluicegate_core::pricing::{Cost, Pricing};
 use sluicegate_core::usage::Usage;
 use sluicegate_limits::{
     Amount, Calendar, Clock, Counter, Demand, Estimates, Excess, Held, Limit, Moment, Resource,
-    Span, Unit, Whose, admit, refused, take,
+    Span, Unit, Whose, admit, excess, refused, take,
 };
 
 use crate::lease::{PyExcess, PyLease};
@@ -357,6 +357,11 @@ impl PyLimits {
     }
 
     #[getter]
+    fn refuses_unpriced(&self) -> bool {
+        self.refuses_unpriced
+    }
+
+    #[getter]
     fn wants_price(&self) -> bool {
         self.counts_cost || self.refuses_unpriced
     }
@@ -443,6 +448,17 @@ impl PyLimits {
             Err(excess) => Bound::new(py, Self::excess(this, excess, now))?.into_any(),
         };
         Ok(found)
+    }
+
+    #[pyo3(name = "excess", signature = (demand, times=1))]
+    fn refuses(
+        this: &Bound<'_, Self>,
+        demand: &PyDemand,
+        times: u32,
+    ) -> PyResult<Option<PyExcess>> {
+        let now = this.get().now(this.py())?;
+        let found = excess(&this.get().inner, &demand.inner, &now, times.max(1).into());
+        Ok(found.map(|excess| Self::excess(this, excess, now)))
     }
 
     #[pyo3(signature = (demand, times=1, tell=None))]

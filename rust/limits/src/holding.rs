@@ -136,6 +136,20 @@ pub fn admit(
     now: &Moment,
     times: Amount,
 ) -> Result<Vec<Held>, Excess> {
+    match excess(limits, demand, now, times) {
+        Some(excess) => Err(excess),
+        None => Ok(take(limits, demand, now, times)),
+    }
+}
+
+/// The limit that refuses `demand` longest, if any does. Nothing is counted.
+#[must_use]
+pub fn excess(
+    limits: &[impl AsRef<Limit>],
+    demand: &Demand,
+    now: &Moment,
+    times: Amount,
+) -> Option<Excess> {
     let mut over = Vec::new();
     for (position, limit) in limits.iter().map(AsRef::as_ref).enumerate() {
         let used = limit.window.at(now).used();
@@ -143,10 +157,7 @@ pub fn admit(
             over.push((position, used));
         }
     }
-    match refused(limits, &over, demand, now, times) {
-        Some(excess) => Err(excess),
-        None => Ok(take(limits, demand, now, times)),
-    }
+    refused(limits, &over, demand, now, times)
 }
 
 fn fits(limit: &Limit, mut used: Amount, demand: &Demand, times: Amount) -> bool {

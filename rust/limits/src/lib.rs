@@ -18,7 +18,9 @@ mod window;
 
 pub use clock::{Calendar, Clock, Moment, Span};
 pub use estimates::{Estimates, Whose};
-pub use holding::{Demand, Excess, Held, Limit, Resource, Used, admit, refused, settle, take};
+pub use holding::{
+    Demand, Excess, Held, Limit, Resource, Used, admit, excess, refused, settle, take,
+};
 pub use left::{Form, Left, left};
 pub use window::{Counter, Unit, Window};
 

@@ -313,6 +313,33 @@ async def test_past_the_size_who_keeps_the_most_loses_the_oldest(
     assert await upkeep.tidy() == 0
 
 
+async def test_what_all_keep_is_summed_up_once_for_all_that_lose_some(
+    start: Start, settings: Callable[..., StoreConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum goes through all that is kept: once for each owner made it slower than what comes."""
+    store = await start(None)
+    owners = [f"owner-{n}" for n in range(12)]
+    for owner in owners:
+        for n in range(3):
+            store_reply(store, f"resp_{owner}_{n}", owner=owner, text="word " * 200)
+    for owner in owners:
+        await shown(store, f"resp_{owner}_2", owner)
+    async with store._database.read("test") as connection:
+        size = (await connection.exec_driver_sql("SELECT sum(bytes) FROM responses")).scalar()
+    assert size is not None
+    sums = 0
+    excess = Upkeep._excess
+
+    async def counted(self: Upkeep) -> dict[str, int]:
+        nonlocal sums
+        sums += 1
+        return await excess(self)
+
+    monkeypatch.setattr(Upkeep, "_excess", counted)
+    assert await Upkeep(settings(max_bytes=int(size) // 2), store._database, nobody).tidy() == 24
+    assert sums == 2
+
+
 @pytest.mark.parametrize(
     ("kept", "most", "found"),
     [
