@@ -22,16 +22,16 @@ def estimated_input(call: Call, rough: int | None) -> int | None:
 
 
 def open_entry(
-    ledger: Ledger | None, call: Call, arrived: Arrived, route: Route, estimate: int | None
+    ledger: Ledger, call: Call, arrived: Arrived, route: Route, estimate: int | None
 ) -> JournalEntry | None:
     """The entry of a request that is about to be sent to `route`. For the thread that decides. `estimate`: as
     `estimated_input` says.
 
-    None where no ledger is kept, or where the request has no row: it only counts tokens, or there is no room.
+    None where the request has no row: it only counts tokens, or there is no room.
     Raises `LedgerFull` and `LedgerNotSynced`.
     """
     model, run = call.model, call.run
-    if ledger is None or ledger.journal is None or model is None or call.counts:
+    if ledger.journal is None or model is None or call.counts:
         return None
     admission = call.serving.admission
     user = admission.user(arrived) if admission.user_header is not None else arrived.user

@@ -286,7 +286,8 @@ class Decider:
         pricing = call.serving.prices.pricing(model, route)
         try:
             estimate = estimated_input(call, facts.input_tokens_estimate)
-            entry = open_entry(state.ledger, call, arrived, route, estimate)
+            ledger = state.ledger
+            entry = None if ledger is None else open_entry(ledger, call, arrived, route, estimate)
         except LedgerFull:
             self._refuse(call, errors.ledger_full())
             return

@@ -56,7 +56,8 @@ def record_of(ended: Ended, call: Call, serving: Serving) -> RequestRecord:
     return ended.record(
         _outcome_result(outcome, run) if counted else "refused",
         id=call.row,
-        **names_of(caller),
+        caller=None if caller is None else caller.name,
+        key_id=None if caller is None else caller.key_id or None,
         model=label,
         requested_model=requested,
         code=call.code,

@@ -88,9 +88,9 @@ class Rights:
 
     def authorize(self, who: Caller | Holder | Refusal, action: str) -> Caller | Refusal:
         """`who`, where it may do `action`: one of `RIGHTS`, or the name of a path of the operator's own."""
-        if isinstance(who, Refusal):
-            return who
-        if isinstance(who, Holder):
+        if not isinstance(who, Caller):
+            if isinstance(who, Refusal):
+                return who
             if who.gone is not None:
                 return KEYS_UNAVAILABLE if who.gone == "unknown_key" else Refusal(who.gone)
             who = who.caller

@@ -92,7 +92,9 @@ class Plan:
         else:
             usable = self._left(group.usable(now))
             candidates = lowest_tier(usable)
-        first = self._first(usable, candidates, now)
+        if not candidates:
+            usable = candidates = self._doubtful(now)
+        first = self._try(self._choose(candidates), usable, now) if candidates else None
         facts = self._facts
         # The request itself goes on with the attempt, and nobody ranks one deployment.
         self._facts = None if facts is None or len(group.deployments) == 1 else KeptFacts(facts)
@@ -180,16 +182,6 @@ class Plan:
                 yield usable.until, deployment.load.health.rest_reason
             elif deployment in self._stated:
                 yield self._stated[deployment]
-
-    def _first(
-        self, usable: Sequence[Deployment], candidates: Sequence[Deployment], now: float
-    ) -> Attempt | None:
-        """One of `candidates`, which are those of `usable` that come first."""
-        if not candidates:
-            usable = candidates = self._doubtful(now)
-            if not candidates:
-                return None
-        return self._try(self._choose(candidates), usable, now)
 
     def _choose(self, candidates: Sequence[Deployment]) -> Deployment:
         group, facts = self._model.group, self._facts

@@ -176,18 +176,14 @@ class Metrics(Collector):
                 if record.inter_token_latency is not None:
                     place.inter_token.observe(record.inter_token_latency)
                 place.client_blocked.observe(record.client_blocked)
-            if record.input_tokens:
-                place.input += record.input_tokens
-            if record.cached_input_tokens:
-                place.cached_input += record.cached_input_tokens
-            if record.cache_write_tokens:
-                place.cache_write += record.cache_write_tokens
-            if record.output_tokens:
-                place.output += record.output_tokens
-            if record.reasoning_tokens:
-                place.reasoning += record.reasoning_tokens
-            if record.cost is not None:
-                place.cost += float(record.cost)
+            place.input += record.input_tokens or 0
+            place.cached_input += record.cached_input_tokens or 0
+            place.cache_write += record.cache_write_tokens or 0
+            place.output += record.output_tokens or 0
+            place.reasoning += record.reasoning_tokens or 0
+            cost = record.cost
+            if cost is not None:
+                place.cost += float(cost)
             if not record.priced:
                 place.unpriced += 1
             if record.estimated:
