@@ -194,6 +194,16 @@ def _warnings(config: Config, source: Source) -> Iterator[ConfigurationFault]:
         names = [model for model in limits.models if model not in config.aliases]
         for number, message, hint in unserved_models(names, config):
             yield source.fault(("limits", section, "models", names[number]), message, hint)
+    if config.users is not None and config.ledger is not None and config.storage.counters is None:
+        section = config.users.limits
+        for name, amounts in config.limits[section].models.items():
+            rates = (*amounts.requests, *amounts.tokens, *amounts.cost)
+            if any(rate.window in ("day", "week", "month") for rate in rates):
+                yield source.fault(
+                    ("limits", section, "models", name),
+                    "begins anew with each start: what a user had of one model is not in the ledger's sums",
+                    "limit a user's day, week or month for all models together, or keep `storage.counters`",
+                )
     if not source.ends_whole:
         yield source.fault(
             (), "ends in the middle of a line: a running gateway will not take it", "end its last line"
