@@ -11,6 +11,7 @@ import openai
 import pytest
 import pytest_asyncio
 
+from harness.admin_stand import TOKENS, VIEWER, admin_address, admin_client, listed
 from harness.gateway_process import GatewayProcess
 from sluicegate.config import load_data
 from sluicegate.gateway import Gateway, create_app
@@ -43,6 +44,7 @@ def configuration(upstream: ScriptedUpstream, directory: Path) -> dict[str, Any]
         "keys": [*keys, {"name": "free", "key": "sk-free"}],
         "storage": {"directory": str(directory)},
         "ledger": {},
+        "admin": {"port": 0, "tokens": TOKENS},
     }
 
 
@@ -75,6 +77,9 @@ async def test_what_was_used_before_counts(upstream: ScriptedUpstream, tmp_path:
             await first.stop()
     second = await GatewayProcess.start(config, tmp_path)
     try:
+        async with admin_client(await admin_address(second), VIEWER) as admin:
+            [seen] = await listed(admin, "/callers/requests/limits", "after")
+        assert (seen["used"], seen["remaining"]) == (2, 1), "also before anybody has asked for anything"
         reply = await ask(second, "requests")
         assert reply.headers["x-ratelimit-remaining-requests"] == "0"
         with pytest.raises(openai.RateLimitError) as requests:

@@ -106,13 +106,13 @@ class Admission:
         decides.
         """
         if user is None:
-            found = self._limiter.limits_of(callers)
-        else:
-            owners = {caller.owner for caller in callers}
-            found = [limit for owner in owners for limit in self._limiter.limits_of_user(owner, user)]
-        # Nobody waits for it here: it is there when this is asked again.
-        self._limiter.counters.when_seeded(found, lambda: None)
-        return found
+            return self._limiter.limits_of(callers)
+        owners = {caller.owner for caller in callers}
+        return [limit for owner in owners for limit in self._limiter.limits_of_user(owner, user)]
+
+    def when_seeded(self, limits: Iterable[Limit], then: Callable[[], None]) -> None:
+        """As `Counters.when_seeded`. For the thread that decides."""
+        self._limiter.counters.when_seeded(limits, then)
 
     @property
     def limiter(self) -> Limiter:

@@ -1,7 +1,8 @@
 """How limits stand, for people: worked out in short steps, so that no request waits for it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -13,6 +14,9 @@ from sluicegate.gateway.state import State
 
 _CALLERS_AT_ONCE = 10
 _LEASES_AT_ONCE = 500
+
+_PATIENCE_SECONDS = 6.0
+"""With a ledger that says nothing in that time, what is known without it is shown."""
 
 _ALL_KEYS = " "
 """With this begin the places of what holds for all keys."""
@@ -48,6 +52,15 @@ async def standings(
         limits.clear()
     for start in range(0, len(found), _CALLERS_AT_ONCE):
         await decider.ask(partial(look, found[start : start + _CALLERS_AT_ONCE]))
+    # Nobody may have asked for anything since the start: what was used before is in the ledger.
+    every = [each for _, several in limits for each in several]
+
+    def seed(tell: Callable[[None], None]) -> None:
+        admission.when_seeded(every, lambda: tell(None))
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await decider.hear(seed)
     reserved = {id(each.window): 0 for _, several in limits for each in several}
     under_way = iter(await decider.ask(lambda: decider.under_way))
     while leases := list(islice(under_way, _LEASES_AT_ONCE)):
