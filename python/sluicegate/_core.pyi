@@ -202,6 +202,8 @@ class ResponseNumbering:
     error: Final[str | None]
     """What an `error` event said, or the end of a response that has failed with items that nobody closed,
     which is not among the events; or why an event is malformed."""
+    error_code: Final[str | None]
+    """The code of that, `server_error` where it has none; None also for a malformed event."""
     malformed: Final[bool]
     """An event came that no client could read, or more than are kept of one response: it and what follows is
     left out."""

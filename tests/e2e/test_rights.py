@@ -54,11 +54,14 @@ async def test_a_client_is_told_that_its_own_deadline_has_ended(
     wrong = {"x-sluicegate-timeout": "abc"}
     refused = await process.client.post(RESPONSES, json={**body, "background": True}, headers=wrong)
     assert refused.status_code == 400
-    made = await process.client.post(RESPONSES, json={**body, "background": True}, headers=headers)
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            found = (await process.client.get(f"{RESPONSES}/{made.json()['id']}")).json()
-            if found["status"] not in ("queued", "in_progress"):
-                break
-            await asyncio.sleep(0.05)
-    assert (found["status"], found["error"]["code"]) == ("failed", "client_timeout")
+    # Before any output, and in the middle of it.
+    for script in (upstream.script, Script(tokens=500, pace=0.02)):
+        upstream.script = script
+        made = await process.client.post(RESPONSES, json={**body, "background": True}, headers=headers)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                found = (await process.client.get(f"{RESPONSES}/{made.json()['id']}")).json()
+                if found["status"] not in ("queued", "in_progress"):
+                    break
+                await asyncio.sleep(0.05)
+        assert (found["status"], found["error"]["code"]) == ("failed", "client_timeout")

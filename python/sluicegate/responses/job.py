@@ -280,6 +280,9 @@ class Job:
             return Failure("The gateway was stopped while it ran.", again=True)
         reported = self._reported()
         if reported is not None:
+            own = self._numbering.error_code
+            if own is not None and own in _FINAL:
+                return Failure(reported, own)
             return Failure(reported, again=True)
         if self._status not in (0, 200):
             limited = self._status == 429

@@ -132,6 +132,19 @@ impl PyResponseNumbering {
     }
 
     #[getter]
+    fn error_code(&self, py: Python<'_>) -> Option<String> {
+        self.0.with(py, 0, |machine| {
+            let numbering = &machine.numbering;
+            let reported = match numbering.broken() {
+                Some(Broken::Unclosed(reported)) => Some(reported),
+                Some(Broken::Malformed(_)) => None,
+                None => numbering.error(),
+            };
+            reported.map(|error| error.code.clone())
+        })
+    }
+
+    #[getter]
     fn malformed(&self, py: Python<'_>) -> bool {
         self.0.with(py, 0, |machine| {
             matches!(machine.numbering.broken(), Some(Broken::Malformed(_)))

@@ -249,9 +249,11 @@ impl Numbering {
             return self.write(kind, payload, event, None, out);
         };
         if status == "failed" && self.check.has_open() {
-            // Whoever made this knew only that the upstream was gone: its items must still be closed.
+            // Whoever made this knew only that the upstream was gone: its items must still be closed. An `error` event
+            // before it has a code of its own, where a response has only those of a closed list.
             let error = event.response.and_then(|response| response.get("error"));
-            self.broken = Some(Broken::Unclosed(Reported::of(error)));
+            let reported = self.error.take().unwrap_or_else(|| Reported::of(error));
+            self.broken = Some(Broken::Unclosed(reported));
             return;
         }
         let response = ended(status, response, own, now);

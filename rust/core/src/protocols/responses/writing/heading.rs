@@ -135,14 +135,19 @@ impl Heading {
     }
 }
 
-/// One of the codes that a response's `error` may have: a closed list in OpenAI's types. The `error` event before it
-/// has the upstream's own.
+/// The client's own deadline has ended it, which none of OpenAI's codes says.
+const CLIENT_TIMEOUT: &str = "client_timeout";
+
+/// One of the codes that a response's `error` may have: a closed list in OpenAI's types, and [`CLIENT_TIMEOUT`]. The
+/// `error` event before it has the upstream's own.
 pub(in crate::protocols::responses) fn error_code(failure: Failure<'_>) -> &'static str {
     let says = |word: &str| {
         let said = [failure.code, failure.kind];
         said.into_iter().flatten().any(|said| said.contains(word))
     };
-    if says("rate_limit") || says("too_many_requests") || says("quota") || says("429") {
+    if failure.code == Some(CLIENT_TIMEOUT) {
+        CLIENT_TIMEOUT
+    } else if says("rate_limit") || says("too_many_requests") || says("quota") || says("429") {
         "rate_limit_exceeded"
     } else if says("context_length") || says("invalid_prompt") || says("invalid_request") {
         "invalid_prompt"
