@@ -15,6 +15,7 @@
 # bench   the engine beside other libraries;  bench-load: the whole gateway beside other proxies
 # fuzz    each fuzz target for SECONDS_EACH seconds
 # wheel   the wheel and the source distribution in dist/
+# release all that a release consists of in dist/: wheels for each platform, checked, components, checksums (20 minutes)
 #
 # PROFILE=quick builds in a quarter of the time what is nearly as fast as PROFILE=release, and PROFILE=dev in an eighth
 # what is slow. Unless PROFILE says otherwise, wheels and measurements are release builds, the demo is a dev build, and
@@ -40,7 +41,7 @@ RUN_REQUIRES = $(call required,["project"]["dependencies"])
 NEEDS_PYTHON = @$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or later is needed"'
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run node-clients soak hostile matrix check lint format bench bench-core bench-load fuzz wheel clean
+.PHONY: help setup run node-clients soak hostile matrix check lint format bench bench-core bench-load fuzz wheel release clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -63,6 +64,10 @@ $(DIST)/.built: $(SOURCES) | $(VENV)/.tools
 	@touch $@
 
 wheel: $(DIST)/.built
+
+release: | $(VENV)/.tools
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m deploy.release
 
 $(VENV)/.installed-$(PROFILE): $(DIST)/.built $(VENV)/.tools
 	$(BIN)/python -m pip install --quiet $(DIST)/*.whl
@@ -151,7 +156,7 @@ node-clients:
 
 check: setup lint
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	git ls-files -z 'python/*.py' 'python/*.pyi' 'tests/*.py' | xargs -0 $(BIN)/mypy
+	git ls-files -z 'python/*.py' 'python/*.pyi' 'tests/*.py' 'deploy/*.py' | xargs -0 $(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest sluicegate._core
 
 # What lies beside the project's own files is not looked at: git knows which these are.

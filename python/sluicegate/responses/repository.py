@@ -41,6 +41,9 @@ MAX_CHAIN_BYTES = 64 * 1024**2
 # Variables of one statement are limited.
 _MANY = 500
 
+# What an item that is remembered takes beside its id, with its two indexes.
+_ROW_BYTES = 200
+
 # Runs of events that one follower reads at a time.
 _READ_TOGETHER = 16
 
@@ -193,11 +196,16 @@ class Repository:
         That there was one, and whose its items were, is remembered until it would have expired: an upstream
         may have them, too.
         """
+        remembered = (
+            select(func.coalesce(func.sum(func.length(items.c.item_id) + _ROW_BYTES), 0))
+            .where(items.c.response_id == id)
+            .scalar_subquery()
+        )
         async with self._database.transaction("delete") as connection:
             gone = await connection.execute(
                 update(responses)
                 .where(*_visible(id, owner))
-                .values(status=DELETED, holder=None, fence=responses.c.fence + 1, bytes=0)
+                .values(status=DELETED, holder=None, fence=responses.c.fence + 1, bytes=remembered)
             )
             if not gone.rowcount:
                 raise NotFound(id)

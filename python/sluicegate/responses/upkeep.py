@@ -15,6 +15,9 @@ from sluicegate.responses.repository import delete_rest
 from sluicegate.responses.schema import responses
 from sluicegate.storage import Database
 
+# Of those that a caller has deleted, whose items were theirs is remembered.
+_OVER = (*ENDED, DELETED)
+
 # Responses deleted in one transaction: other writers wait no longer than that takes.
 _AT_ONCE = 100
 
@@ -50,7 +53,7 @@ class Upkeep:
 
     async def _expire(self) -> int:
         query = select(responses.c.id).where(
-            responses.c.expires_at < time.time(), responses.c.status.in_((*ENDED, DELETED))
+            responses.c.expires_at < time.time(), responses.c.status.in_(_OVER)
         )
         async with self._database.transaction("expire") as connection:
             return len(await _delete(connection, query.limit(_AT_ONCE)))
@@ -75,8 +78,8 @@ class Upkeep:
         return counts.total()
 
     async def _excess(self) -> dict[str, int]:
-        """By owner, how many bytes of what has ended are above its share."""
-        ended = case((responses.c.status.in_(ENDED), responses.c.bytes), else_=0)
+        """By owner, how many bytes of what is over are above its share."""
+        ended = case((responses.c.status.in_(_OVER), responses.c.bytes), else_=0)
         query = select(responses.c.owner, func.sum(responses.c.bytes), func.sum(ended))
         async with self._database.read("size") as connection:
             rows = (await connection.execute(query.group_by(responses.c.owner))).all()
@@ -93,7 +96,7 @@ class Upkeep:
         """
         oldest = (
             select(responses.c.id, responses.c.bytes)
-            .where(responses.c.owner == owner, responses.c.status.in_(ENDED))
+            .where(responses.c.owner == owner, responses.c.status.in_(_OVER))
             .order_by(responses.c.expires_at)
             .limit(_LOOKED_AT)
         )

@@ -182,6 +182,22 @@ async def test_an_item_is_its_owners_when_the_response_has_been_deleted(
     assert json.loads((await items_of(store, ["msg_mine"]))["msg_mine"])["content"][0]["text"] == "again"
 
 
+async def test_what_is_remembered_of_deleted_items_counts_and_goes(
+    start: Start, settings: Callable[..., StoreConfig]
+) -> None:
+    """Or a caller that deletes what it makes would fill the disk with ids."""
+    store = await start(None)
+    items = [{"role": "user", "content": "x", "id": f"msg_{n}{'x' * 500}"} for n in range(50)]
+    store_reply(store, "resp_1", input=items)
+    await shown(store, "resp_1")
+    await store.delete("resp_1", OWNER)
+    kept = f"msg_7{'x' * 500}"
+    assert await store.any_item_of_another([kept], "other") == kept
+    assert await Upkeep(settings(max_bytes=60_000), store._database, nobody).tidy() == 0
+    assert await Upkeep(settings(max_bytes=20_000), store._database, nobody).tidy() == 1
+    assert await store.any_item_of_another([kept], "other") is None
+
+
 async def test_what_was_written_is_not_kept_until_the_next_write(
     store: ResponseStore, upstream: Upstream
 ) -> None:
