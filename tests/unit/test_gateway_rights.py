@@ -6,6 +6,7 @@ API has tokens of its own, and takes no key in whatever state.
 
 import asyncio
 import hashlib
+import itertools
 import json
 import threading
 from collections.abc import Mapping
@@ -419,12 +420,17 @@ async def test_stored_responses_belong_to_the_credentials_that_they_came_with(
         assert (await here.ask("POST", RESPONSES, CREDENTIALS[number], body)).status == 200
 
 
-async def test_an_item_of_another_caller_does_not_go_up(start_gateway: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_an_item_of_another_caller_does_not_go_up(
+    start_gateway: Start, tmp_path: Path, deleted: bool
+) -> None:
     keys = [{"name": name, "key": f"sk-{name}"} for name in ("one", "two")]
     upstreams = {"local": {"base_url": "http://127.0.0.1:1/v1", "api": "responses"}}
 
+    names = itertools.chain(["msg_of_one"], (f"msg_{number}" for number in itertools.count()))
+
     def script(exchange: FakeExchange) -> None:
-        item = {"type": "message", "id": "msg_of_one", "role": "assistant", "content": []}
+        item = {"type": "message", "id": next(names), "role": "assistant", "content": []}
         said = {"id": f"resp_{exchange.ticket}", "object": "response", "status": "completed", "model": "m"}
         exchange.complete(json.dumps({**said, "output": [item]}).encode())
 
@@ -436,6 +442,9 @@ async def test_an_item_of_another_caller_does_not_go_up(start_gateway: Start, tm
         return await here.ask("POST", RESPONSES, headers, {"model": "m", "input": "x", **members})
 
     id = (await ask("one")).json()["id"]
+    if deleted:
+        gone = await here.ask("DELETE", f"{RESPONSES}/{id}", {"authorization": "Bearer sk-one"})
+        assert gone.status == 200
     for name, status in (("one", 200), ("two", 404)):
         for item, expected in (("msg_of_one", status), ("msg_that_nobody_knows", 200)):
             reference = [{"type": "item_reference", "id": item}]
