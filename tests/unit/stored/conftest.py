@@ -20,8 +20,9 @@ Settings = Callable[..., StoreConfig]
 @pytest.fixture(autouse=True)
 async def _database_threads_end() -> AsyncIterator[None]:
     """A connection that is given up (its file is no database, say) ends a little later, on this loop."""
+    before = set(threading.enumerate())
     yield
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if "_connection_worker_thread" in thread.name:
             await asyncio.to_thread(thread.join, 10)
             assert not thread.is_alive(), "a connection was left open"

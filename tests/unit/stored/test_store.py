@@ -204,7 +204,7 @@ async def test_what_was_written_is_not_kept_until_the_next_write(
     id = await run(store, upstream)
     await until(store, id, "completed")
     async with asyncio.timeout(WAIT_SECONDS):
-        while any(isinstance(one, Append | Begin) for one in gc.get_objects()):  # noqa: ASYNC110
+        while any(isinstance(one, Append | Begin) and one.id == id for one in gc.get_objects()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
